@@ -155,7 +155,7 @@ def _checkpoint(name: str) -> Callable[[Path], object]:
     def read(path: Path) -> None:
         import torch
 
-        from perfmodel.validate.decoder.weights import CheckpointFolder
+        from perfmodel.validate.decoder.checkpoint import CheckpointFolder
 
         folder = path.with_suffix("")
         folder.mkdir()

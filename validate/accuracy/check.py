@@ -13,7 +13,8 @@ from msgspec import Meta, field
 
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs import FINITE, Calibration, Frozen, files
-from perfmodel.validate.accuracy.folder import Figure, doubted, engine_calibrations, figures, quantity_of
+from perfmodel.validate.accuracy.doubts import doubted
+from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
 from perfmodel.validate.accuracy.partitions import error
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records import version

@@ -3,7 +3,7 @@ records are those of this project's decoder and of serving engines.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +12,12 @@ from perfmodel.errors import InputError, as_names, one_line
 from perfmodel.reading import read_head
 from perfmodel.specs import Calibration, files, load_calibration, load_gpu
 from perfmodel.speculation import with_calibration
-from perfmodel.validate.accuracy.cells import Cell
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
-from perfmodel.validate.accuracy.partitions import error
 from perfmodel.validate.engine.calibrate import speedup_pairs
 from perfmodel.validate.engine.fit import EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
 from perfmodel.validate.engine.timing import Timing
-from perfmodel.validate.records import Record, is_quiet, quiet_line, read_record, withdrawn
+from perfmodel.validate.records import read_record, withdrawn
 from perfmodel.validate.records.store import beside
 
 KIND = re.compile(r'"kind":\s*"(measure|microbench|engine)"')
@@ -82,7 +80,7 @@ def figures(
     else that of its device.
     """
     all_figures: list[Figure] = []
-    for path, kind in _records(folder):
+    for path, kind in records_in(folder):
         if kind == "engine":
             all_figures += _engine(path, calibration, pinned or {})
         else:
@@ -94,7 +92,7 @@ def figures(
     return all_figures
 
 
-def _records(folder: Path) -> Iterator[tuple[Path, str]]:
+def records_in(folder: Path) -> Iterator[tuple[Path, str]]:
     """The paths and kinds of the records in a folder, without withdrawn records and those of kernels."""
     left_out = {root / name for root in (folder, folder.parent) for name in withdrawn(root)}
     for path in sorted({*folder.rglob("*.json")} - left_out):
@@ -114,7 +112,7 @@ def _kind(path: Path) -> str | None:
 def engine_calibrations(folder: Path) -> dict[str, Calibration]:
     """Served configuration (`served_by`) -> the calibration that predicts the engine's record."""
     calibrations = {}
-    for path, kind in _records(folder):
+    for path, kind in records_in(folder):
         if kind == "engine":
             record = read_engine_record(path)
             calibrations[served_by(record)] = _calibration_of(path, record)
@@ -203,47 +201,3 @@ def _calibration_of(path: Path, record: EngineRecord) -> Calibration:
             return load_calibration(str(file))
     gpu = load_gpu(beside(path, record.hardware), f"{path}: hardware")
     return load_calibration(gpu.calibration)
-
-
-TRUSTED = 0.25
-"""Largest mean error of speedups with which a calibration is not doubted."""
-
-
-def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
-    """Reasons not to rely on a calibration or on the records to which it was fitted, one line each.
-
-    - runs: name -> record.
-    - compared: the predicted figures of these records. Only the speedups count.
-    """
-    for name, run in runs.items():
-        if not is_quiet(run):
-            yield f"{name}: {quiet_line(run)}"
-    yield from calibration_doubts(fitted, compared)
-
-
-def calibration_doubts(fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:
-    """Reasons not to rely on the calibration itself, one line each. The noise of the machine is not a
-    reason.
-    """
-    if "WARNING" in fitted.notes:
-        yield fitted.notes.partition("WARNING: ")[2]
-    speedups = [c for c in compared if c.quantity == "speedup"]
-    mean_error = error(speedups).mape if speedups else 0.0
-    if mean_error > TRUSTED:
-        yield f"its speedups are {mean_error:.0%} off the measured ones on average (above {TRUSTED:.0%})"
-
-
-def doubted(folder: Path, calibration: str | None = None) -> list[str]:
-    """Reasons not to rely on the decoder's records in a folder, each with the name of its record.
-
-    - calibration: the calibration for all records; by default each record has its own.
-    """
-    lines = []
-    for path, kind in _records(folder):
-        if kind != "measure":
-            continue
-        record = read_record(path)
-        used = calibration_of(record, None, calibration)
-        cells = compare_record(record, used)
-        lines += [f"{record.name}: {doubt}" for doubt in doubts({"passes": record}, used, cells)]
-    return lines

@@ -126,7 +126,7 @@ def closing(record: Record, fitted: Calibration, device: str, path: Path) -> lis
     """The last printed lines: the command that uses the calibration, or the reasons not to use it, and then
     the predicted and measured speedup of each point.
     """
-    from perfmodel.validate.accuracy.folder import calibration_doubts
+    from perfmodel.validate.accuracy.doubts import calibration_doubts
 
     cells = [cell for cell in compare_record(record, fitted, device) if cell.quantity == "speedup"]
     widths = speedup_half_widths(record)

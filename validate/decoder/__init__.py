@@ -20,6 +20,7 @@ from perfmodel.validate.decoder.attention import CacheSpan
 from perfmodel.validate.decoder.cache import KVCache
 from perfmodel.validate.decoder.capture import captured
 from perfmodel.validate.decoder.factory import make_decoder, watched
+from perfmodel.validate.decoder.level_counts import LevelCounts
 from perfmodel.validate.decoder.model import Layer, Model, Projected
 from perfmodel.validate.decoder.pair import ModelPair
 from perfmodel.validate.decoder.prompts import last_tokens, read_prompts
@@ -31,7 +32,6 @@ from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import Generation, State, collect
 from perfmodel.validate.decoder.text import end_tokens, tokenizer
 from perfmodel.validate.decoder.tree import TreeCounts
-from perfmodel.validate.decoder.two_levels import LevelCounts
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 
 __all__ = [

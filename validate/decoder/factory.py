@@ -8,6 +8,7 @@ from perfmodel.validate.decoder.drafts import LONGEST_MATCH, Drafter, ModelDraft
 from perfmodel.validate.decoder.eagle import HeadModel, HeadRunner
 from perfmodel.validate.decoder.fp8 import FP8
 from perfmodel.validate.decoder.kv.streamingllm import WINDOW_CHUNK, RollingCache
+from perfmodel.validate.decoder.level_counts import LevelCounter
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.pair import check_vocabulary
 from perfmodel.validate.decoder.request import Request
@@ -16,12 +17,7 @@ from perfmodel.validate.decoder.sampling import Script
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
 from perfmodel.validate.decoder.tree_sampling import Topology, TreeScript
-from perfmodel.validate.decoder.two_levels import (
-    CollectingRunner,
-    LevelCounter,
-    TwoLevelDecoder,
-    TwoLevelDrafter,
-)
+from perfmodel.validate.decoder.two_levels import CollectingRunner, TwoLevelDecoder, TwoLevelDrafter
 
 
 def make_decoder(model: Model, request: Request, draft_model: Model | None = None) -> Decoder:

@@ -11,9 +11,10 @@ import torch
 from perfmodel.errors import InputError, refuse
 from perfmodel.reading import is_folder
 from perfmodel.specs import ModelSpec, load_model, weight_format
+from perfmodel.validate.decoder.heads import head_of, load_head
 from perfmodel.validate.decoder.model import Model
 from perfmodel.validate.decoder.shard import RankShard, for_draft, local_device
-from perfmodel.validate.decoder.weights import head_of, load, load_head
+from perfmodel.validate.decoder.weights import load
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp64": torch.float64, "fp8": torch.bfloat16}
 """Format of the weights -> type of the activations."""

@@ -18,7 +18,8 @@ this order:
   figures), `racks` (the folds and the result).
 - Served runs: `served_runs` (the data), `traffic` (their simulation), `request_fit` (the costs of a request),
   `traffic_fit` (runs the fits and writes the files), `traffic_figures` (the errors).
-- Single studies: `memory` (cache sizes that servers logged), `power` (the power that a device draws).
+- Single studies: `memory_logs` and `memory` (cache sizes that servers logged), `power` (the power that a
+  device draws).
 - The accuracy check, ``validate accuracy``: `record` and `inputs` (the recorded figures), `gate` (the
   faults), `page` (docs/accuracy.md).
 """

@@ -6,7 +6,6 @@ rows without a fit. `STEP_FOLDS` and `RATIO_FOLDS` list the kinds of folds.
 """
 
 import datetime
-import itertools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,23 +17,22 @@ import numpy as np
 
 from perfmodel.specs import VERSION, Quantity, Relation, Scatter, Z, files, load_model, release
 from perfmodel.specs.calibrations.calibration import beyond
-from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.solving import Estimate, Values, shortened, significant
+from perfmodel.validate.solving import Estimate, Values, shortened
+from perfmodel.validate.studies.acceptance_errors import acceptance_error
 from perfmodel.validate.studies.engine_versions import version_of
 from perfmodel.validate.studies.engines_file import PATH as CONSTANTS, Stated, render
 from perfmodel.validate.studies.held_out import (
     BORROWED,
     TOO_FEW_GROUPS,
     HeldOutErrors,
-    quantile,
     refits,
     replay,
     rows_of,
 )
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.published_engines import DecodeRow, alike, engine_speculation, served
+from perfmodel.validate.studies.published_engines import DecodeRow, alike
 from perfmodel.validate.studies.robust import Array
 from perfmodel.validate.studies.steps import DecodeRows, group_of
 
@@ -287,44 +285,6 @@ def replayed(constants: Mapping[str, Any]) -> HeldOutReplay:
     return HeldOutReplay(steps, ratios, measured.rows)
 
 
-def acceptance() -> Scatter:
-    """The error of the predicted tokens per iteration of one draft length if the acceptance comes from
-    another draft length, as a constant rate.
-    """
-    lists = {row.positions: row.conditional for row in served() if row.draft != "ngram"}
-    for row in engine_speculation():
-        if row.positions and row.steps > 1:
-            survival = [1.0, *map(float, row.positions.split("/"))]
-            lists[row.positions] = tuple(b / a for a, b in itertools.pairwise(survival))
-    off = np.array([error for rates in lists.values() for error in carried_errors(rates)])
-    rms = float(np.sqrt(np.mean(off**2)))
-    within = quantile(np.abs(off), np.ones(len(off)))
-    return Scatter(
-        log_rms=significant(rms, 4),
-        log_within=significant(within, 4),
-        rows=len(off),
-        source=f"every two draft lengths of {len(lists)} acceptances by position, served.csv and "
-        "engine_speculation.csv",
-    )
-
-
-def carried_errors(rates: Sequence[float]) -> list[float]:
-    """The log errors of tokens per iteration, per e-fold of the draft length. Each draft length is predicted
-    from each other draft length.
-
-    - rates: the acceptance at each position of the draft.
-    """
-    gained = np.cumsum(np.cumprod([1.0, *rates]))
-    lengths = range(1, len(gained))
-    errors = []
-    for known, gamma in itertools.permutations(lengths, 2):
-        alpha = alpha_from_tokens_per_iteration(min(gained[known], known + 1.0), known)
-        off = np.log(tokens_per_iteration(gamma, alpha) / gained[gamma])
-        e_folds = np.log((gamma + 1.0) / (known + 1.0))
-        errors.append(float(off / e_folds))
-    return errors
-
-
 def refitted_files(date: datetime.date) -> dict[Path, str]:
     """Path -> new text of ``hardware/fitted/engines.yaml`` and ``results/engines.json``. The fit takes some
     minutes.
@@ -344,7 +304,7 @@ def files_of(decoding: Estimate, iteration: Estimate, folds: Folds, date: dateti
         iterations_of_engine = [r for r in iterations if r.engine == engine]
         facts[engine] = _facts(of_engine, iterations_of_engine)
     shared = {
-        "acceptance": acceptance(),
+        "acceptance": acceptance_error(),
         "unseen_draft": errors.unseen_draft(),
         "unseen_context": errors.unseen_context(),
         "unseen_width": errors.unseen_width(),

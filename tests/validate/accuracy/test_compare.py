@@ -16,6 +16,7 @@ from perfmodel.specs.published import published_points
 from perfmodel.validate.accuracy import report
 from perfmodel.validate.accuracy.cells import LABELS, Cell
 from perfmodel.validate.accuracy.compare import compare
+from perfmodel.validate.accuracy.inflections import inflection_of, inflections
 from perfmodel.validate.accuracy.partitions import correct_verdicts, partitions
 from perfmodel.validate.accuracy.sets import SETS, gated_sets, named_sets, own_records
 from perfmodel.validate.cli import app
@@ -116,10 +117,10 @@ def test_inflections_of_a_grid() -> None:
     far = {"context": 4000, "asked_context": 4096}
     falls = [cell(1.5, 1.5, batch=1, context=1000), cell(1.4, 1.6, batch=2, context=1000)]
     stays = [cell(1.5, 1.5, batch=2, **far), cell(1.5, 1.5, batch=1, **far)]
-    ((measured, predicted),) = report.inflections([*falls, *stays], 0.03).values()
+    ((measured, predicted),) = inflections([*falls, *stays], 0.03).values()
     assert measured == 4096
     assert predicted == (falls[0].point.asked_context or 1000)
-    assert report.inflections(falls[:1], 0.03) == {}
+    assert inflections(falls[:1], 0.03) == {}
 
 
 def test_sides_and_bands() -> None:
@@ -170,8 +171,8 @@ def test_the_page_of_committed_sets_is_up_to_date(machine) -> None:
 def test_inflection_on_a_grid(short: float, long: float, expected: int | None) -> None:
     """From which context on speedup does not fall with batch, a fall of 3 % forgiven; by hand."""
     speedups = {1: [1.0, short], 2: [1.0, long]}
-    assert report.inflection_of(speedups, 0.03) == expected
+    assert inflection_of(speedups, 0.03) == expected
 
 
 def test_a_fall_that_is_just_forgiven() -> None:
-    assert report.inflection_of({1: [1.0, 0.75]}, 0.25) == 1
+    assert inflection_of({1: [1.0, 0.75]}, 0.25) == 1

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from perfmodel.validate.decoder import Model, Request, Sampling, make_decoder, start_random
 from perfmodel.validate.decoder.drafts import ModelDrafter
 from perfmodel.validate.decoder.eagle import Features, HeadModel
-from perfmodel.validate.decoder.weights import load_head
+from perfmodel.validate.decoder.heads import load_head
 from tests.refusals import refused
 from tests.validate.decoder.dense import causal
 from tests.validate.decoder.test_graphs import eager_and_replayed

@@ -28,10 +28,11 @@ from perfmodel.validate.decoder import (
     shard,
 )
 from perfmodel.validate.decoder.attention import causal_bias, partial_sdpa
+from perfmodel.validate.decoder.heads import load_head
 from perfmodel.validate.decoder.kv import every_method, names
+from perfmodel.validate.decoder.pieces import Piece
 from perfmodel.validate.decoder.request import check_prompts
 from perfmodel.validate.decoder.tuning import VARIABLE, Tuning, of_rows, tunings
-from perfmodel.validate.decoder.weights import Piece, load_head
 from perfmodel.validate.harness import environment
 from perfmodel.validate.lm import CHECKPOINT
 from tests.refusals import refused

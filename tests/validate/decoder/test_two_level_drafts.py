@@ -16,7 +16,8 @@ from perfmodel.validate.decoder import (
     make_decoder,
     watched,
 )
-from perfmodel.validate.decoder.two_levels import LevelCounter, TwoLevelDecoder
+from perfmodel.validate.decoder.level_counts import LevelCounter
+from perfmodel.validate.decoder.two_levels import TwoLevelDecoder
 from tests.refusals import refused
 from tests.sampled import diagonal
 from tests.validate.decoder.methods import METHODS, PUBLISHED, check_cache

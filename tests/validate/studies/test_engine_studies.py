@@ -15,6 +15,7 @@ from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.solving import NOTHING, Estimate
 from perfmodel.validate.studies import engines as study
+from perfmodel.validate.studies.acceptance_errors import acceptance_error, carried_errors
 from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
 from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
@@ -25,14 +26,14 @@ def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:
     """Rates of 0.8 and 0.5 gain 1.8 and 2.2 tokens. One token says alpha 0.8, so 2.44 at two; two say a + a^2
     = 1.2.
     """
-    constant = study.carried_errors((0.7, 0.7, 0.7))
+    constant = carried_errors((0.7, 0.7, 0.7))
     assert constant == pytest.approx([0.0] * 6, abs=1e-9)
     alpha = (-1 + 5.8**0.5) / 2
     up = log(2.44 / 2.2) / log(3 / 2)
     shorter = (1 + alpha) / 1.8
     down = log(shorter) / log(2 / 3)
-    assert study.carried_errors((0.8, 0.5)) == pytest.approx([up, down])
-    assert study.acceptance() == engines().acceptance
+    assert carried_errors((0.8, 0.5)) == pytest.approx([up, down])
+    assert acceptance_error() == engines().acceptance
 
 
 def test_less_held_out_is_never_less_sure() -> None:
