@@ -45,7 +45,7 @@ def test_an_eagle_head_and_the_limits_of_the_server(tmp_path: Path) -> None:
         },
     }
     assert [note for note in table.export.notes if "parse" in note] == [
-        "no parser of TensorRT-LLM has read such a line"
+        "lines of this form were not checked with the parser of TensorRT-LLM"
     ]
 
 

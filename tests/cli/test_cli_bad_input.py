@@ -78,7 +78,7 @@ def test_an_option_without_graphs_is_answered_with_what_to_do(capsys) -> None:
     for option in ("--enforce-eager", "--disable-cuda-graph"):
         assert cli.run(["whatif", option]) == 2
         told = " ".join(capsys.readouterr().err.split())
-        assert "not modelled; a server with them is slower than predicted; ask without it" in told
+        assert "not modelled; a server with them is slower than predicted; without this option" in told
         assert "`validate engine --watch LOG` compares" in told
 
 

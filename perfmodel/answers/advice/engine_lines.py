@@ -137,7 +137,7 @@ def _parsed(words: Iterable[str]) -> Iterator[str]:
     if accepted:
         yield f"the parsers of {' and '.join(accepted)} accept lines of this form"
     if untried:
-        yield f"no parser of {' and '.join(untried)} has read such a line"
+        yield f"lines of this form were not checked with the parser of {' and '.join(untried)}"
 
 
 def line_of_file(query: Query, tokens: int) -> str | None:

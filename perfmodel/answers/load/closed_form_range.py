@@ -34,7 +34,7 @@ class Doubt(StrEnum):
     NOT_POISSON = "arrivals are not Poisson"
     SHORT_ANSWERS = "a request decodes in less time than a few prefills take"
     FEW_ITERATIONS = "a request takes few iterations"
-    CHANGING_LENGTH = "clients are around a change of the draft length"
+    CHANGING_LENGTH = "the draft length changes near this number of clients"
     SWINGING = "the number of running requests varies for a long time"
     TIGHT_MEMORY = "the caches of few requests fill the memory"
     LOCKSTEP = "clients with equal output lengths stay in step"

@@ -272,7 +272,7 @@ def _reason(
     """
     if scenario.acceptance is None:
         return (
-            "gamma 0 is the baseline; give an acceptance, such as an alpha, to see whether a draft would pay"
+            "gamma 0 is the baseline; give an acceptance, such as an alpha, to see whether a draft pays off"
         )
     if int(prediction.gamma) or int(prediction.gamma_optimal):
         return reason(prediction, limiter)

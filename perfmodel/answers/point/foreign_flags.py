@@ -56,7 +56,7 @@ FOREIGN_FLAGS = {
         "--swap-space",
     ),
     HOST: ("--threads", "--threads-batch", "--numa"),
-    "`schedule` finds the number of requests up to which a draft pays": (
+    "`schedule` finds the number of requests up to which a draft pays off": (
         "--speculative-disable-by-batch-size",
     ),
     "`traffic --gamma adaptive` uses draft lengths that follow the load": ("--speculative-adaptive",),

@@ -26,8 +26,8 @@ _WORDS = {
 """Word in the name of an engine's option -> the feature that the option switches on."""
 _INSTEAD = {
     _EAGER: (
-        "ask without it, which answers for the server with its graphs; `validate engine --watch LOG` "
-        "compares the server without them with this answer"
+        "without this option, the answer is for a server with CUDA graphs; `validate engine --watch LOG` "
+        "compares your server with this answer"
     )
 }
 """Feature -> what the user can do instead, if there is anything."""
