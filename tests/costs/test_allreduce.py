@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from perfmodel.costs.kinds.messages import AllReduceOp, LogitsGatherOp
 from perfmodel.errors import InputError
 from perfmodel.operations import Cost
-from perfmodel.specs import load_gpu
+from perfmodel.specs import load_gpu, read_kernels
 from perfmodel.specs.calibrations.constants import AllReduce
 from tests.costs.machines import A100, LINK, machine, never_falls
 
@@ -62,6 +62,22 @@ def test_without_peer_access_a_message_goes_through_the_hosts_memory() -> None:
     assert linked.op_predicted_s(op) == pytest.approx(1e-5)
     assert not load_gpu("rtx-5090").peer_access
     assert load_gpu("rtx-pro-6000").peer_access
+
+
+@pytest.mark.parametrize(("generation", "faster"), [("4", 1), ("5", 2), ("6", 4)])
+def test_devices_without_a_link_have_the_times_of_l40s_by_the_rate_of_their_pcie(
+    generation: str, faster: int
+) -> None:
+    """The servers of the table have PCIe 4.0. The shortest message takes as long over any PCIe."""
+    table = read_kernels("l40s-48gb.literature").allreduce
+    knots = table.knots[2][:3]
+    pair = replace(
+        machine(2, allreduce=KNOTS), gpu=load_gpu(f"h100-pcie:pcie{generation}").replace(link=None)
+    )
+    for message_bytes, seconds in knots:
+        op = AllReduceOp("all-reduce", 1, Cost(), message_bytes=message_bytes, devices=2)
+        shortest_s = knots[0][1]
+        assert pair.op_predicted_s(op) == pytest.approx(shortest_s + (seconds - shortest_s) / faster)
 
 
 def test_an_all_gather_takes_half_of_an_all_reduce() -> None:

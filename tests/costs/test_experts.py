@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.costs import Degrees, RackLayout, shard
-from perfmodel.costs.experts import Experts
+from perfmodel.costs.experts import Experts, deviations_of_largest
 from perfmodel.specs import WEIGHT_FORMATS, load_model
 from tests.costs.machines import BF16
 
@@ -45,3 +45,10 @@ def test_redundant_experts_are_held_and_chosen_among() -> None:
     assert held
     assert held.num_experts == 160
     assert held.held_bytes == 160 / 8 * 48 * 3 * 2048 * 768 * 2
+
+
+@pytest.mark.parametrize(("numbers", "expected"), [(8, 1.4236), (64, 2.3439), (256, 2.8269)])
+def test_the_largest_of_normal_numbers_is_near_its_exact_expectation(numbers: int, expected: float) -> None:
+    """The integral of x d(Phi(x)^n), which Blom's formula approximates. A single number is its own mean."""
+    assert deviations_of_largest(numbers) == pytest.approx(expected, rel=0.015)
+    assert deviations_of_largest(1) == pytest.approx(0.0, abs=1e-9)

@@ -31,6 +31,23 @@ def test_a_product_at_the_fp8_peak_has_shares_of_its_own(compute: str, share: fl
     assert device.op_predicted_s(computes) == pytest.approx(1e12 / (h100.peak_flops(compute) * share))
 
 
+@pytest.mark.parametrize(
+    ("form", "compute", "curve"),
+    [
+        ("int4", "bf16", "int4"),
+        ("int4-g128-sym", "bf16", "int4"),
+        ("fp8-block", "fp8", "fp8"),
+        ("mxfp4-a4", "fp4", "nvfp4"),
+        ("int8", "int8", "fp8"),
+        ("fp32", "fp32", "bf16"),
+    ],
+)
+def test_a_format_without_a_curve_takes_that_of_the_same_units(form: str, compute: str, curve: str) -> None:
+    op = GemmOp("x", 1, Cost(), compute, form=form)
+    assert curve_of(["nvfp4", "fp8", "bf16", "int4"], op) == curve
+    assert curve_of(["nvfp4", "fp8"], GemmOp("x", 1, Cost(), "bf16")) == "nvfp4", "the first one"
+
+
 @pytest.mark.parametrize(("value_bytes", "curve"), [(0.5, "q4_k"), (1.0, "bf16"), (2.0, "bf16")])
 def test_formats_below_one_byte_take_the_curve_of_packed_weights(value_bytes: float, curve: str) -> None:
     op = GemmOp("x", 1, Cost(), "bf16", form="q9", bytes_per_value=value_bytes)

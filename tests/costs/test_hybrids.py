@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from perfmodel.costs import Degrees, shard
+from perfmodel.costs.kinds.state import StateOp
 from perfmodel.errors import InputError
 from perfmodel.kv import parse_kv
+from perfmodel.operations import Cost
 from perfmodel.specs import load_model
 from perfmodel.specs.huggingface import from_config
 from perfmodel.speculation import memory_of
@@ -118,6 +120,12 @@ def test_layers_that_keep_a_state_beside_some_that_attend() -> None:
     gated_queries = 2 * 16 * 256
     columns = gated_queries + 2 * 2 * 256
     assert weights["qkv"] == 10 * 2 * 2048 * columns
+
+
+def test_a_recurrent_layer_has_eight_times_the_kernels_in_a_prompt() -> None:
+    """The gated delta rule reads a prompt in chunks, with eight kernels instead of one."""
+    state = StateOp("state (gated_delta)", 48, Cost())
+    assert state.prompt_kernels == 8 * 48
 
 
 def test_verification_keeps_every_state_or_replays() -> None:

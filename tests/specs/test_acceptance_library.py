@@ -73,6 +73,18 @@ ROWS = (
 )
 
 
+def test_a_kind_with_eight_published_ratios_has_its_own_decay() -> None:
+    """Acceptance stays at 0.5 in five rows. In the others it is 0.8, 0.5 and 0.25, with ratios of 5/8 and
+    1/2.
+    """
+    steady = [row(f"a{i}", "mtp", "chat", "1.5/1.75/1.875") for i in range(5)]
+    falling = [row(f"b{i}", "eagle3", "chat", "1.8/2.2/2.3") for i in range(4)]
+    four = AcceptanceLibrary([*steady, *falling]).typical
+    three = AcceptanceLibrary([*steady, *falling[:3]]).typical
+    assert four.decay("eagle3") == pytest.approx((5 / 8 + 1 / 2) / 2)
+    assert three.decay("eagle3") == pytest.approx(1.0)
+
+
 def test_spreads_and_decay_of_a_small_library_by_hand() -> None:
     """Acceptance 0.8, 0.75, 2/3 of the first row decays by 15/16 and 8/9, 0.5, 1, 4 of the third by 2 and 4;
     0.9 and 0.5 of one printed by position by 5/9. Of the tasks of a head those of `a` alone are three.

@@ -80,6 +80,7 @@ def test_a_longer_context_has_the_last_row_with_a_spread_where_that_is_allowed()
     row = find_acceptance(*SUBJECT, 400_000, doublings=2.0)
     assert (row.alpha, row.measured_context) == (0.79, 100_000)
     one_doubling = find_acceptance(*SUBJECT, 200_000, doublings=1.0)
+    assert one_doubling.spread == pytest.approx(0.11)
     assert row.spread == pytest.approx(math.sqrt(2) * one_doubling.spread)
     assert "measured at 4000 to 100000 tokens: wider at 400000" in row.source
     refused("given 400001", find_acceptance, *SUBJECT, 400_001, doublings=2.0)

@@ -126,8 +126,8 @@ def test_yaml_may_be_fifty_deep() -> None:
     with pytest.raises(ValueError, match="nested deeper than 50"):
         read_yaml("a: " + "[" * 50 + "]" * 50)
     assert read_yaml("".join(f"k{i}: [1]\n" for i in range(60)))["k59"] == [1]
-    numbers = read_yaml("[1e-5, 2E3, -1e+2, +.5, 1., 007, 0x1e5, 0o17, -.inf, .nan]")
-    assert numbers[:-1] == [1e-5, 2000.0, -100.0, 0.5, 1.0, 7, 0x1E5, 15, -math.inf]
+    numbers = read_yaml("[1e-5, 2E3, -1e+2, +.5, 1., 007, 0x1e5, 0xFF, 0o17, -.inf, .nan]")
+    assert numbers[:-1] == [1e-5, 2000.0, -100.0, 0.5, 1.0, 7, 0x1E5, 255, 15, -math.inf]
     assert math.isnan(numbers[-1])
     assert read_yaml("[true, FALSE, ~, null, '']") == [True, False, None, None, ""]
     plain = ["1e", "yes", "off", "1:30", "1_000", "2026-11-23", "0.22.0", "tRue", "1e5x", "e5", "."]

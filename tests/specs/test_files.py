@@ -1,5 +1,7 @@
 """Names of bundled files, and faults in a file of another kind."""
 
+from pathlib import Path
+
 import pytest
 
 from perfmodel.errors import InputError
@@ -21,6 +23,14 @@ def test_a_name_may_be_joined_where_only_one_device_can_be_meant() -> None:
     assert found("a-b-c", ab_c="h100-sxm-80gb") == "h100-sxm-80gb"
     refused("--hardware: no device named 'abc'", found, "abc", ab_c="h100-sxm-80gb", a_bc="a100-sxm-80gb")
     refused("--hardware: no device named 'abc'", found, "abc", ab_d="h100-sxm-80gb")
+
+
+def test_a_file_of_more_than_4_mib_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text("a: 1\n" + "#" * (2**22 - 5))
+    assert files.read_mapping(path) == {"a": 1}
+    path.write_text("a: 1\n" + "#" * (2**22 - 4))
+    refused("must be at most 4194304 bytes, given 4194305", files.read_mapping, path)
 
 
 def test_a_file_of_another_kind_is_told_what_it_lacks_and_not_quoted() -> None:

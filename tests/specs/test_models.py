@@ -97,6 +97,11 @@ GATE = {"name": "gate", "inputs": 1, "outputs": 1}
 SLIDING = {"num_attention_heads": 4, "head_dim": 8}
 
 
+@pytest.mark.parametrize(("head_dim", "head"), [(128, "usual"), (256, "usual"), (264, "wide"), (512, "wide")])
+def test_heads_of_more_than_256_values_have_other_kernels(head_dim: int, head: str) -> None:
+    assert load_model("llama-3.1-8b").replace(head_dim=head_dim).head == head
+
+
 @pytest.mark.parametrize(
     ("key", "last", "beyond"),
     [
