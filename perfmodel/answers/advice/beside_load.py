@@ -23,9 +23,9 @@ from perfmodel.errors import InputError
 NEARLY_GOOD = 1.1
 """A simpler layout is named if a request takes at most this many times as long as with the choice."""
 SOONER = 2.0
-"""A layout is named for its shorter TTFT if the TTFT is shorter by at least this factor."""
+"""A layout with a shorter TTFT is named if the TTFT is shorter by at least this factor."""
 SOONER_GOOD = 1.15
-"""A layout is named for its shorter TTFT if a request takes at most this many times as long as with the
+"""A layout with a shorter TTFT is named if a request takes at most this many times as long as with the
 choice.
 """
 LONG_WAIT_S = 1.0

@@ -121,8 +121,8 @@ def _servers(question: AdviseQuery, reach: Reach) -> int:
 
 
 def _with_fewest(question: AdviseQuery, reach: Reach) -> Served | None:
-    """The smallest number of servers of a reach that serve the load without a queue. The result is None if no
-    number near that of the closed form is sufficient.
+    """The smallest number of servers of a reach that serves the load without a queue. The result is None if
+    no number near that of the closed form is sufficient.
     """
     enough = fewest_of(question, reach, _servers(question, reach))
     return None if enough is None else served_by(question, reach, enough)

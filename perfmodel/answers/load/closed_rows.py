@@ -117,7 +117,9 @@ def _percentiles(moments: Moments) -> list[Percentiles]:
 def _nothing_fits(
     question: TrafficQuery, loop: Loop, gamma: int | str, steps: StepTimes, value: float
 ) -> TrafficRow:
-    """A row of a server on which not one request fits. Its TPOT is that of one request alone."""
+    """The row of a server on which not even one request fits. The TPOT of the row is that of one request
+    alone.
+    """
     alone = float(steps.decode_s[0] / steps.tokens_per_iteration)
     note = "no request fits in memory next to the weights: use more devices (--tp) or smaller formats"
     if steps.gamma >= question.limits.max_num_batched_tokens - 1:

@@ -6,8 +6,8 @@ At loads below the first rung, requests seldom overlap. The times at such a load
 the first rung, and the number of running requests is proportional to the load. A policy changes its draft
 length with the load, so it is replayed at each load of the question.
 
-At loads at which the closed form is accurate, the rows come from the closed form. The times of the closed
-form at the rungs are then bounds on the times at all loads between the rungs.
+If the closed form is accurate at a load, the row comes from the closed form. The times of the closed form at
+the rungs are then bounds on the times at all loads between the rungs.
 
 At a request rate above the capacity of a server, the state of the server is the same as at capacity. Each
 request arrives earlier than it would at capacity, and waits longer by this difference. If the number of

@@ -53,8 +53,8 @@ class Named(Immutable):
         return cls(_with_states(question, target, calibration), gpu, calibration)
 
     def with_layers_on(self, devices: int, question: CommonOptions) -> "Named":
-        """The same objects for a server whose layers are divided among `devices` devices. The number of
-        devices replaces the `layer_split` of the question.
+        """The names for a server whose layers are divided among `devices` devices. This number replaces the
+        `layer_split` of the question.
         """
         if devices == question.layer_split:
             return self
@@ -147,8 +147,8 @@ def engine_named(question: CommonOptions) -> str:
 
 
 def conversion_of(calibration: Calibration) -> Conversion | None:
-    """How the engine of a calibration converts checkpoints. The result is None if it serves checkpoints as
-    published.
+    """How the engine of a calibration converts checkpoints. The result is None if the engine serves
+    checkpoints as published.
     """
     engine = serving_engines().get(calibration.stack)
     if engine is None or engine.conversion is None:
