@@ -1,6 +1,12 @@
 """Batches and seats that serve less than a smaller number would."""
 
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
 import perfmodel as pm
+from perfmodel.answers.question.smaller_batch import better, of_batch
 
 
 def test_a_batch_that_a_smaller_one_beats_says_so() -> None:
@@ -27,3 +33,18 @@ def test_a_server_with_more_seats_than_are_fastest_says_so() -> None:
     assert not any("a batch of" in each for each in eight.warnings)
     few = pm.traffic(**server, **lengths | {"max_concurrency": 4}, max_num_seqs=9)
     assert not any("a batch of" in each for each in few.warnings)
+
+
+@pytest.mark.parametrize(("fastest", "said"), [(11, True), (15, True), (17, False), (32, True)])
+def test_all_small_batches_and_multiples_of_blocks_are_tried(fastest: int, said: bool) -> None:
+    """A step takes twice as long with more sequences than `fastest`. 17 is neither small nor a multiple."""
+    batch = 2.0 * fastest - 1.0
+    stepped = SimpleNamespace(target_pass_s=lambda batches, *_: np.where(batches <= fastest, 1.0, 2.0))
+    notes = [*of_batch(stepped, batch, 1000.0)]
+    assert bool(notes) is said
+    assert all(note.startswith(f"a batch of {fastest} serves more") for note in notes)
+
+
+@pytest.mark.parametrize(("most", "said"), [(100.09, False), (100.11, True)])
+def test_a_gain_of_one_in_a_thousand_is_mentioned(most: float, said: bool) -> None:
+    assert bool([*better(np.array([7.0, 8.0]), np.array([most, 100.0]))]) is said

@@ -15,7 +15,7 @@ BLOCKS = (1, 8, 16, 32, 64, 128, 256)
 """Possible numbers of sequences in a block. For each of them, the largest multiple below the batch is tried.
 """
 SMALL = 16
-"""Up to this batch, all smaller batches are tried."""
+"""Of the batches below this number, all that are smaller than the batch of the question are tried."""
 LEAST_GAIN = 1e-3
 """A smaller batch is only mentioned if it gives more tokens per second by at least this share."""
 

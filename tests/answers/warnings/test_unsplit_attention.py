@@ -36,6 +36,18 @@ def test_less_than_half_as_long_again_is_only_noted(triton: Scenario) -> None:
     assert isinstance(note, Note)
 
 
+@pytest.mark.parametrize(
+    ("batch", "context", "between", "is_note"),
+    [(4.0, 16_384.0, (1.4, 1.5), True), (1.0, 14_336.0, (1.5, 1.6), False)],
+)
+def test_half_as_long_again_is_the_limit_of_a_note(batch, context, between, is_note, triton) -> None:
+    once = resolve(replace(TRITON, kv_reread=1.0))
+    low, high = between
+    assert low < triton.target_pass_s(batch, context, 4.0) / once.target_pass_s(batch, context, 4.0) < high
+    (said,) = unsplit_attention(triton, batch, context, 3)
+    assert isinstance(said, Note) is is_note
+
+
 def test_nothing_is_said_where_splitting_would_not_matter(triton: Scenario) -> None:
     assert not [*unsplit_attention(triton, 64.0, 1024.0, 3)], "64 sequences are busy enough"
     assert not [*unsplit_attention(triton, 1.0, 32_768.0, 0)], "a baseline step has one query token"
