@@ -6,8 +6,11 @@ from pathlib import Path
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.cli import run
 from perfmodel.reading import data_folder
+from perfmodel.validate.engine.compared import predicted_prompt_s
+from perfmodel.validate.engine.pastes import PromptTiming
 from tests.validate.engine.health_logs import (
     BAD,
     RATES,
@@ -55,6 +58,18 @@ def test_requests_that_wait_make_it_the_load(tmp_path, capsys) -> None:
     assert status == 1
     assert "health: the load is off" in out
     assert "20 requests wait" in out
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.04, False), (0.06, True)])
+def test_prompts_are_named_from_a_twentieth_of_the_time_on(
+    tmp_path, capsys, share: float, named: bool
+) -> None:
+    query = Query("qwen3-32b", "h100", batch=8, context=4096, gamma=3, tp=2, draft="eagle3")
+    prompt_s = predicted_prompt_s(resolve_costs(query), PromptTiming(4096, 0.0, 0.0), drafts=True)
+    log = vllm_log(predicted_tokens_per_s() / 4, waiting=20)
+    log = log.replace("prompt throughput: 0.0", f"prompt throughput: {share * 4096 / prompt_s:.1f}")
+    _, out = watched(tmp_path, capsys, log)
+    assert ("prompt tokens per second take" in out) is named
 
 
 def test_a_low_acceptance_is_named_although_the_iteration_is_as_predicted(tmp_path, capsys) -> None:
