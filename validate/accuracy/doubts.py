@@ -11,7 +11,7 @@ from perfmodel.validate.accuracy.partitions import error
 from perfmodel.validate.records import Record, is_quiet, quiet_line, read_record
 
 TRUSTED = 0.25
-"""Largest mean error of speedups with which a calibration is not doubted."""
+"""Largest mean error of speedups that is no reason for doubts about a calibration."""
 
 
 def doubts(runs: Mapping[str, Record], fitted: Calibration, compared: Sequence[Cell]) -> Iterator[str]:

@@ -120,7 +120,9 @@ def engine_calibrations(folder: Path) -> dict[str, Calibration]:
 
 
 def served_by(record: EngineRecord) -> str:
-    """The served configuration of a record: machine, engine and model. Repeated runs have the same."""
+    """The served configuration of a record: machine, engine and model. Repeated runs have the same
+    configuration.
+    """
     return f"{record.machine}/{record.subject.engine}/{Path(record.subject.model).stem}"
 
 

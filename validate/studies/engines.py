@@ -234,8 +234,8 @@ def _first(folds: Mapping[Any, Fold], relation: str, errors: Mapping[Any, HeldOu
 
 
 def _of_few(errors: HeldOutErrors, engine: str, source: str) -> Scatter:
-    """The error to state. It is that of all other engines if the engine has no rows. It has no quantile if
-    there are only one or two groups.
+    """The error that the file of an engine states. It is that of all other engines if the engine has no rows.
+    It has no quantile if there are only one or two groups.
     """
     scatter = errors.scatter(engine, source, BORROWED if engine in errors.engines else 1.0)
     if len(set(errors.groups)) <= TOO_FEW_GROUPS:

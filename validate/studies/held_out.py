@@ -151,8 +151,8 @@ class HeldOutErrors:
         return self.part(i for i, group in enumerate(self.groups) if len(degrees[group[:3]]) > 1)
 
     def scatter(self, engine: str, source: str, borrowed: float = BORROWED) -> Scatter:
-        """The error to state for an engine: the root mean square, and a quantile that is widened for the
-        small number of groups.
+        """The error that the file of an engine states: the root mean square, and a quantile that is widened
+        for the small number of groups.
 
         The widening is that of a prediction interval: Student's t, and the square root of 1 + 1/n.
 

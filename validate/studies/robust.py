@@ -213,8 +213,8 @@ class FittedRows(ABC, Generic[Row]):
 
 
 def searched(parameters: Sequence[PlacedConstant]) -> list[Parameter]:
-    """The parameters as the solver needs them. It searches their logarithms, with the expected values as
-    priors.
+    """The parameters as the solver needs them. The solver searches their logarithms, with the expected values
+    as priors.
     """
     return [Parameter(p.place, p.expected, log=True, spread=p.spread) for p in parameters]
 

@@ -106,7 +106,8 @@ def _errors(group: Sequence[Compared], everything: Sequence[Compared], late: Lat
 
 def _inside(group: Sequence[Compared], late: Late) -> dict[str, float | None]:
     """Figure -> the share of the runs inside the 90 % interval; None if no run has the figure. The intervals
-    of throughput and TPOT have the same width. That of TTFT also contains the errors of the other studies.
+    of throughput and TPOT have the same width. The width for TTFT is at least that of the errors in the other
+    studies.
     """
     shares = {}
     for name in ("tpot_mean_ms", "output_tokens_per_s", "ttft_mean_ms"):

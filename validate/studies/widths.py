@@ -42,7 +42,9 @@ from perfmodel.validate.studies.published_engines import alike
 from perfmodel.validate.studies.robust import Array
 
 ONE_SIDE = (1.0 + COVERAGE) / 2.0
-"""Share of the errors of speedups that each end of an interval bounds from one side."""
+"""Share of the errors that are below the upper end of the interval of a speedup. The same share is above the
+lower end.
+"""
 OTHER_ENGINE = "other_engine"
 """The class of questions about an engine that uses the constants of another engine."""
 OTHER_DEVICES = 0.2
@@ -278,7 +280,7 @@ def _independent(
 
 
 def fitted(by_class: ByClass, name: str) -> SourceError:
-    """The error to state for a class, with intervals that are symmetric around the prediction."""
+    """The error that the file states for a class, with intervals that are symmetric around the prediction."""
     counted = [e for e in by_class[name] if e.counts]
     devices = sorted({e.device for e in counted} - {""})
     return SourceError(
@@ -290,7 +292,9 @@ def fitted(by_class: ByClass, name: str) -> SourceError:
 
 
 def fitted_speedups(by_class: ByClass, name: str) -> SourceError:
-    """The error to state for a class of speedups, whose intervals need not be symmetric (`ends`)."""
+    """The error that the file states for a class of speedups, whose intervals need not be symmetric
+    (`ends`).
+    """
     symmetric = fitted(by_class, name)
     whole = ends(by_class, name)
     on = {device: ends(by_class, name, device) for device in symmetric.devices}

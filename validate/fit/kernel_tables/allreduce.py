@@ -39,8 +39,8 @@ def _allreduce_calls(table: Table) -> Table:
 
 
 def _bytes_per_value(calls: Table) -> NDArray[np.float64]:
-    """The bytes of the values of each message. The tables have values of 16 bits; those of NCCL also have 8
-    bits.
+    """The bytes of the values of each message. Values have 16 bits, except some of 8 bits in the tables of
+    NCCL.
     """
     if "nccl_dtype" not in calls:
         return np.full(len(calls["seconds"]), 2.0)

@@ -5,7 +5,7 @@ from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.tables.cells import Record, Rows, figures, percent
 
 MEMORY_MODES = {"shipped": "as shipped", "held_out": "its source left out"}
-"""Numbers of the memory account with which the logs are predicted -> their description."""
+"""Key in the accuracy record -> description of the constants with which the logs are predicted."""
 
 
 def memory(record: Record) -> Rows:
