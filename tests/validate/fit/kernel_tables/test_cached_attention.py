@@ -64,3 +64,14 @@ def test_a_last_level_cache_hides_what_takes_more_than_50_us_to_read() -> None:
     assert attention_fits([*rows, SHORT], load_gpu("l4-24gb"))["bfloat16"].rows == beyond
     assert attention_fits(rows)["bfloat16"].rows == 100
     assert attention_fits(rows, H100.replace(last_level_cache=None))["bfloat16"].rows == 100
+
+
+@pytest.mark.parametrize(("microseconds", "is_hidden"), [(49, False), (51, True)])
+def test_a_cache_hides_reads_from_50_us_on(microseconds: int, is_hidden: bool) -> None:
+    assert H100.last_level_cache is not None
+    megabytes = microseconds * H100.memory_bandwidth_bytes_per_s / 1e12
+    gpu = H100.replace(last_level_cache=H100.last_level_cache.replace(value=megabytes, unit="MB"))
+    rows = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    beyond = sum(cache_bytes(row, 2.0) > 1e6 * megabytes for row in rows)
+    assert 0 < beyond < 100
+    assert attention_fits([*rows, SHORT], gpu)["bfloat16"].rows == (beyond if is_hidden else 100)

@@ -56,7 +56,8 @@ def test_calls_of_prompts_move_the_vectors_of_their_tokens() -> None:
     for row in expert_rows("bfloat16", 2.0, H100.peak_flops("bf16"), 2e-5, 0.7, 0.4, more=(4096, 16384)):
         routed_bytes = row["num_tokens"] * row["topk"] * 4096 * 2
         rows.append(row | {"seconds": row["seconds"] + 5 * routed_bytes / H100.memory_bandwidth_bytes_per_s})
-    fitted = both_fits(rows)["bf16"]
+    beyond = rows[0] | {"num_tokens": 16385, "seconds": ODD}
+    fitted = both_fits([*rows, beyond])["bf16"]
     assert fitted.prompts is not None
     assert astuple(fitted.prompts.constants) == pytest.approx((2e-5, 0.7, 0.4, 5.0), rel=1e-4)
     assert fitted.prompts.rows == 80
