@@ -1,5 +1,9 @@
 """Compiled formulas repeat the values of the formulas, and what-ifs do not change by them."""
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -41,6 +45,20 @@ def test_a_program_counts_comparisons() -> None:
     a = np.linspace(0.0, 5.0, 50)
     np.testing.assert_array_equal(program(a), formula(a))
     assert program.number(2.5) == formula(np.float64(2.5))
+
+
+@pytest.mark.parametrize(
+    "compare",
+    [
+        *(partial(each, 2.0) for each in (np.greater, np.greater_equal, np.less, np.less_equal, np.equal)),
+        np.isfinite,
+    ],
+)
+def test_a_comparison_keeps_the_0_that_makes_it_a_number(compare: Callable[..., Any]) -> None:
+    """Numpy adds true and true to true, but 1.0 and 1.0 to 2.0."""
+    program = Program(lambda a: compare(a) + 0.0, "a")
+    assert "+ 0.0" in program.source
+    assert program(np.array([1.0, 2.0, 3.0])).tolist() == (compare(np.array([1.0, 2.0, 3.0])) + 0.0).tolist()
 
 
 def test_a_program_refuses_a_formula_that_needs_the_value() -> None:

@@ -252,6 +252,15 @@ def test_layers_of_a_window_beside_full_ones() -> None:
     assert ops(p, longer_tokens=7.0, kv=parse_kv("streamingllm:64"))["attention (full)"].longer_bytes == 0.0
 
 
+@pytest.mark.parametrize(("context", "pairs"), [(1500.0, 3 * 1500 + 6), (1999.0, 3 * 1999 + 1 + 2 + 2)])
+def test_new_tokens_see_each_other_within_the_budget(context: float, pairs: int) -> None:
+    """A budget of 2,000 tokens in three layers. From 1,999 tokens on, each new token replaces an old one."""
+    by_name = {
+        op.name: op for op in forward(device_shard(), PassShape(2.0, 3.0, context), parse_kv("h2o:2000"))
+    }
+    assert by_name["attention (full)"].cost.flops == 3 * 2 * pairs * 256
+
+
 def test_the_context_that_a_cache_of_so_many_bytes_is_of() -> None:
     """One full layer and two of a window of 10 at 128 bytes a token: 384 up to 10 tokens, then 128."""
     p = device_shard(sliding_window=10, num_sliding_layers=2)

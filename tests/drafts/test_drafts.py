@@ -94,6 +94,18 @@ def test_dflash_fills_a_block_in_one_pass() -> None:
     assert s.draft.max_gamma == 15
 
 
+def test_heads_without_options_have_the_layers_of_the_published_ones() -> None:
+    """DFlash has five layers and a block of 16, P-EAGLE four layers and 32,000 tokens. DFlash2's convolutions
+    cover two tokens, and 16 channels share their coefficients.
+    """
+    dflash = scenario("dflash").draft
+    peagle = scenario("peagle").draft
+    dflash2 = scenario("dflash2").draft
+    assert (dflash.model.num_hidden_layers, dflash.max_gamma) == (5, 15)
+    assert (dflash2.kernel, dflash2.group, dflash2.rank) == (2, 16, 256)
+    assert (peagle.model.num_hidden_layers, peagle.model.vocab_size) == (4, 32000)
+
+
 def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
     s = scenario("dspark:rank=64,block=7", calibration="ideal")
     ops = {op.name: op for op in s.draft_ops(3.0, 512.0, 7.0)}
