@@ -22,16 +22,16 @@ from perfmodel.costs.recorded import Recorded
 from perfmodel.operations import Array, Floats
 
 FEW_POINTS = 12
-"""For at most this many points, separate computations with plain numbers take less time than one with an
-array.
+"""Largest number of points for which separate computations with plain numbers take less time than one
+computation with an array.
 """
 BLOCK = 2048
 """Number of points that run through a program together, so that its intermediate arrays fit in the
 processor's cache.
 """
 SURFACE = 2**18
-"""Up to this many points, the axes of a surface keep their shapes in a program, so a step runs on no more
-points than it needs.
+"""Largest number of points of a surface that is computed with separate axes. Each step then runs only on the
+axes on which it depends.
 """
 MASKS = frozenset(("greater", "greater_equal", "less", "less_equal", "equal", "isfinite"))
 """Functions of numpy whose results are true or false."""

@@ -12,8 +12,8 @@ Overlap = tuple[tuple[Part, ...], Floats, float]
 computed^p)^(1/p).
 """
 Split = tuple[tuple[Part, ...], Overlap | None]
-"""Calibrated seconds of one op by term: terms that add up, and terms that overlap. Plain tuples, for the
-inner loop.
+"""Calibrated seconds of one op by term: terms that add up, and terms that overlap. These are plain tuples,
+because the inner loop creates them.
 """
 
 

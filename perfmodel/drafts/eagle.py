@@ -59,8 +59,8 @@ class Eagle(Draft):
         return few_layers(target, cls.kind, 1, options.get("vocab", usual_vocab))
 
     def kind_ops(self, shard: costs.Shard, batch: Floats, context: Floats, query: Floats) -> list[Op]:
-        """The operations of the layer and the LM head. EAGLE has a projection before the layer, and EAGLE-3 a
-        wider first projection in it.
+        """The operations of the layer and the LM head. EAGLE has a projection before the layer. EAGLE-3 has a
+        wider first projection inside the layer.
         """
         first = self._projection if self.features == 1 else _embedding_half
         return [first(shard, batch * query), *super().kind_ops(shard, batch, context, query)]

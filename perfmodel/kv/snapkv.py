@@ -36,10 +36,12 @@ class SnapKV(KVMethod):
         return np.minimum(float(self.budget + self.generated), context)
 
     def setup(self, context: Floats, layout: KVLayout) -> Step:
-        """The work of scoring S keys with the queries of the window, summing over the window, pooling, and
-        selecting and copying as many tokens as the budget allows. The keys are read once. The scores are
-        summed over the window before they are written, so there is one score per query head and token. The
-        kernel writes the scores, the pooling reads and writes them, and the selection reads them.
+        """Scores S keys with the queries of the window, sums the scores over the window and pools them. The
+        tokens with the best scores are copied.
+
+        The keys are read once. The scores are summed over the window before they are written, so there is one
+        score per query head and token. The kernel writes the scores, the pooling reads and writes them, and
+        the selection reads them.
         """
         scores = context * layout.query_heads
         flops = context * layout.score_flops * self.window + scores * (self.window + self.kernel)

@@ -1,6 +1,6 @@
 """The queue of prompts at a simulated server. It decides which prompts the next pass reads and which wait.
 
-Requests enter in the order of arrival, while there are seats and room in the cache.
+Requests are admitted in the order of arrival, as long as there are seats and room in the cache.
 """
 
 from collections import deque

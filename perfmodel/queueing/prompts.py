@@ -54,7 +54,7 @@ def layers_s(scenario: Scenario, tokens: Floats, of_engine: EngineRequests) -> F
 
 
 def _gemm_factor(scenario: Scenario, of_engine: EngineRequests) -> float:
-    """Factor by which the GEMMs of a prompt compute longer."""
+    """The factor on the computing time of the GEMMs of a prompt."""
     if not request_constants().has_rows(engine_of(scenario.machine.calibration)):
         return 1.0
     return max(of_engine.prompt_factor, 1.0)

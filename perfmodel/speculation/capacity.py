@@ -24,7 +24,7 @@ class Memory(Generic[Number]):
     a single point.
 
     - max_batch, ar_max_batch: largest number of sequences that fit with the draft, and without it. 0 means
-      that not one sequence fits.
+      that not even one sequence fits.
     - available_bytes: memory for weights and caches. The engine needs the rest for activations, CUDA graphs
       and other purposes.
     - pool_bytes: the part of available_bytes that the weights leave for caches and seats.

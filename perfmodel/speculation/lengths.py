@@ -34,7 +34,7 @@ EVERYWHERE = SEARCH_TO**STEPS
 BATCHES_PER_OCTAVE = 4
 """Number of batches that the search for an inflection tries per doubling of the batch."""
 _ROUNDING = 1e-12
-"""A relative fall between two speedups up to this size counts as rounding."""
+"""A relative fall of the speedup of at most this size counts as a rounding error."""
 DEFAULT_BATCH_RANGE = (32.0, 256.0)
 """Batches over which speedup must not fall at the inflection context."""
 

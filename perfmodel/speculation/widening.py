@@ -13,7 +13,7 @@ an error of 5.4 %. Steps at batch 4, predicted from batches 1 and 8, had an erro
 results/cpu-engine, these errors are 3.5 and 6.9 %.
 """
 WITHIN_DOUBLINGS = 0.35
-"""Number of doublings beyond the range of the user's measurements that still count as within the range."""
+"""Up to this number of doublings beyond the user's measurements, a question counts as within their range."""
 
 
 def widening(scenario: Scenario, batch: Floats, context: Floats, gammas: Ints | None = None) -> Floats:

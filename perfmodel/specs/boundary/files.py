@@ -52,8 +52,8 @@ def read_mapping(path: Path, infinity: bool = False) -> dict[str, Any]:
 
     - infinity: whether JSON may contain ``Infinity``, as Python writes it.
 
-    Raises InputError, which names the file, if the file is missing, too large or malformed. The same holds if
-    it is not text or not a mapping.
+    Raises InputError, which names the file, if the file is missing, too large, not text, malformed or not a
+    mapping.
     """
     with about_file(path):
         text = read_text(path, MAX_FILE_BYTES)

@@ -110,8 +110,8 @@ FEW_SEQUENCES = 4
 SHORT_TOKENS = 10_000
 """A context with at most this many tokens is not long."""
 StepKind = Literal["dense", "experts", "experts_long", "dense_batched", "experts_batched"]
-"""A step of a model without or with routed experts, and with a few or more sequences. With experts, long
-contexts are a kind of their own, because such models read few weights.
+"""A step of a model without or with routed experts, and with a few or more sequences. With experts, steps at
+long contexts are a separate kind, because such models read few weights.
 """
 
 

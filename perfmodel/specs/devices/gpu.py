@@ -73,7 +73,7 @@ class WorkingSet(Frozen):
 
 
 STATED_BY_QUESTION = "as given:"
-"""Start of the source of a memory that the question states."""
+"""The source of a memory size begins with these words if the question states the size."""
 
 
 class GPUSpec(Frozen):

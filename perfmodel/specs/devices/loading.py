@@ -38,8 +38,8 @@ def aliases() -> dict[str, str]:
 
 @lru_cache(maxsize=256)
 def _alias(key: str) -> str | None:
-    """The bundled device with an alias, from the files that may contain it. The result is None if none
-    does.
+    """The bundled device with an alias, from the files that may contain it. The result is None if no file
+    contains it.
     """
     return files.alias_table("gpus", NAMING, other_names, key.split("-")).get(key)
 

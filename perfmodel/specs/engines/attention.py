@@ -38,8 +38,8 @@ class Backend(Frozen):
       architecture. It is 1 on other architectures.
     - word: name of the backend in the engine's own flag --attention-backend. None means that the flag has no
       value for this backend.
-    - environment: environment variable of the server, with its value, without which the engine does not
-      choose the backend. It is empty if none is needed.
+    - environment: an environment variable and its value. The engine chooses the backend only if the server
+      has this variable. It is empty if no variable is needed.
     """
 
     one: Pieces | None = None

@@ -36,7 +36,7 @@ GDDR = "gddr"
 SM120 = "sm120"
 """The architecture of boards with compute capability 12, as a scope in the file."""
 WORKSTATION = "Blackwell GB"
-"""Start of the architecture of these boards in device files."""
+"""The beginning of the name of their architecture in device files."""
 ONLY = "/"
 """Separator between a version and the only architecture of a drift."""
 _NO_CANDIDATE = 10**6

@@ -49,9 +49,10 @@ class Defect(Frozen):
     - effect: the effect of the defect, in words.
 
     The other fields state the affected drafts, devices (by the first word of their architecture), attention
-    backend, targets and contexts. Versions from `since` on and before `until` are affected. With `assumed`,
-    only questions that name no attention backend are affected. With `uneven`, only verifications whose number
-    of tokens per sequence is not a power of two are affected. A field that is left out sets no condition.
+    backend, targets and contexts. Versions from `since` on and before `until` are affected. If `assumed` is
+    true, the defect affects only questions that name no attention backend. If `uneven` is true, it affects
+    only verifications of a number of tokens per sequence that is not a power of two. A field that is left out
+    sets no condition.
 
     - slows: whether the defect may make a draft slower than the baseline. If so, no verdict says that the
       draft certainly pays.
