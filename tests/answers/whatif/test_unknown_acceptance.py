@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question import Query
-from perfmodel.answers.question.typical import TypicalGain
+from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from tests.answers.whatif.questions import UNKNOWN
 
@@ -59,6 +59,13 @@ def test_a_draft_kind_with_few_published_results_has_no_typical_gain() -> None:
     assert a.verdict == "unknown_acceptance"
     assert a.typical is None
     assert "likely" not in a.headline()
+
+
+@pytest.mark.parametrize(("draft", "published", "known"), [("dspark", 5, True), ("ngram", 4, False)])
+def test_five_published_results_make_an_acceptance_typical(draft: str, published: int, known: bool) -> None:
+    assert len(acceptance_library().typical.first_rates(draft)) == published
+    drafting = resolve_costs(Query("qwen3-8b", "h100", 1, 1000, draft=draft)).draft
+    assert (typical_acceptance(drafting) is not None) is known
 
 
 def test_a_draft_that_would_pay_at_no_acceptance_does_not_pay() -> None:
