@@ -7,6 +7,7 @@ import pytest
 
 from perfmodel.answers.load.rollout import batch_of
 from perfmodel.answers.load.traffic import traffic
+from perfmodel.answers.point.whatif import whatif
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.replay import replay
@@ -59,6 +60,16 @@ def test_a_stale_draft_pays_less_with_age_and_is_switched_off_in_the_crowd() -> 
     assert fixed == sorted(fixed, reverse=True)
     assert fixed[2] < 1 <= tail[2] + 0.01
     assert tail[0] > fixed[0]
+
+
+def test_the_tail_begins_when_nine_of_ten_requests_are_done(tmp_path: Path) -> None:
+    """Ten answers of 100 to 1,000 tokens are done; the last one decodes 100 more tokens alone."""
+    where = tmp_path / "lengths.csv"
+    lines = ["arrival_s,prompt_tokens,output_tokens", *(f"0,500,{100 * n}" for n in range(1, 12))]
+    where.write_text("\n".join(lines), encoding="utf-8")
+    (row,) = traffic(**ASKED, trace=str(where), rollout=11, gamma=0).rollout
+    step_s = whatif("qwen3-8b", "h100", 1, 1550, gamma=0).ar_tpot_s
+    assert row.tail_s == pytest.approx(100 * step_s, rel=0.01)
 
 
 def test_a_trace_gives_any_lengths(tmp_path: Path) -> None:
