@@ -68,6 +68,14 @@ def test_shares_of_ttft_and_tpot_multiply_and_the_time_to_the_last_token_is_one_
     assert float(within_slo.slo_share(limits_s, halves)) == pytest.approx(share, abs=1e-3)
 
 
+@pytest.mark.parametrize(("replicas", "found"), [(4000, True), (4200, False)])
+def test_more_replicas_than_4096_are_not_searched(replicas: int, found: bool) -> None:
+    tight = {"gamma": 0, "slo": "ttft:500,tpot:9"}
+    rate_of_each = 50 / rows(request_rate=50, **tight)[0].replicas
+    needed = rows(request_rate=replicas * rate_of_each, **tight)[0].replicas
+    assert needed == (pytest.approx(replicas, rel=0.01) if found else None)
+
+
 def test_without_limits_as_many_replicas_as_keep_each_below_its_highest_rate() -> None:
     highest = rows(request_rate=1, gamma=0)[0].saturation_rate
     replicas = [
