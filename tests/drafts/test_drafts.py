@@ -96,13 +96,14 @@ def test_dflash_fills_a_block_in_one_pass() -> None:
 
 def test_heads_without_options_have_the_layers_of_the_published_ones() -> None:
     """DFlash has five layers and a block of 16, P-EAGLE four layers and 32,000 tokens. DFlash2's convolutions
-    cover two tokens, and 16 channels share their coefficients.
+    cover two tokens, and 16 channels share their coefficients. There are four Medusa heads.
     """
     dflash = scenario("dflash").draft
     peagle = scenario("peagle").draft
     dflash2 = scenario("dflash2").draft
     assert (dflash.model.num_hidden_layers, dflash.max_gamma) == (5, 15)
     assert (dflash2.kernel, dflash2.group, dflash2.rank) == (2, 16, 256)
+    assert scenario("medusa").draft.max_gamma == 4
     assert (peagle.model.num_hidden_layers, peagle.model.vocab_size) == (4, 32000)
 
 
@@ -128,6 +129,7 @@ def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
         ("EAGLE-3", "eagle3"),
         ("P-EAGLE", "peagle"),
         ("n-gram", "ngram"),
+        ("n gram", "ngram"),
         ("DFlash-2", "dflash2"),
     ],
 )

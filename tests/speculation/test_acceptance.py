@@ -221,3 +221,12 @@ def test_a_row_of_positions_is_read_by_position() -> None:
     assert gained == pytest.approx(1 + 0.8 + 0.8 * 0.6)
     without = AcceptanceRow("s", "t", "d", "full", None, 1000.0, None)
     refused("s: must have alpha or positions", Acceptance.from_row, without)
+
+
+def test_a_decaying_acceptance_reaches_two_positions_beyond_its_length() -> None:
+    """1.75 tokens at two drafted ones are an acceptance of 0.5. It falls to 0.25 and 0.125 beyond them."""
+    measured = Acceptance.from_tokens_per_iteration(1.75, 2.0, decay=0.5)
+    assert measured.max_gamma == 4
+    assert measured.survival(4) == pytest.approx([1, 0.5, 0.25, 0.25**2, 0.25**2 / 8])
+    refused("at most 4, the positions that were measured and 2 more", measured.survival, 5)
+    refused("--gamma: must be from 0 to 4096, given 4097", Acceptance.from_alpha(0.5).survival, 4097)
