@@ -159,20 +159,16 @@ def check(
     if limit is None and baseline is None:
         limit = DEFAULT_MAX_ERROR
     folder = Path(results)
-    new_baseline: Path | None = None
-    before: Baseline | None = None
+    new_baseline = None
     if write and baseline is not None:
         new_baseline = destination(Path(baseline), flag="--baseline")
     if not folder.is_dir():
         raise refuse("--results", None, "a folder with records", str(folder))
+    before = None
     if not write and baseline is not None:
         before = read_baseline(Path(baseline))
     all_figures = figures(folder, calibration, before.calibrations if before else None)
-    known = dict.fromkeys(quantity_of(f.part) for f in all_figures)
-    for name in figure:
-        if name not in known:
-            raise unknown_name("--figure", "figure", name, known)
-    wanted = figure or known
+    wanted = _wanted(all_figures, figure)
     now = parts_of([f for f in all_figures if quantity_of(f.part) in wanted])
     if before is not None:
         before = before.of(wanted)
@@ -183,6 +179,17 @@ def check(
         write_file(new_baseline, baseline_text(now, calibrations), "--baseline")
     failed = faults(now, limit, before, max_drift)
     return Checked(tuple(now), tuple(failed), limit, before, tuple(doubts))
+
+
+def _wanted(all_figures: Collection[Figure], names: Collection[str]) -> Collection[str]:
+    """The quantities to check: those named, or else all quantities of the figures. Raises InputError for a
+    name without figures.
+    """
+    known = dict.fromkeys(quantity_of(f.part) for f in all_figures)
+    for name in names:
+        if name not in known:
+            raise unknown_name("--figure", "figure", name, known)
+    return names or known
 
 
 def faults(

@@ -147,6 +147,7 @@ def _figures_of(path: Path, calibration: str | None) -> list[Figure]:
 
 
 def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibration]) -> list[Figure]:
+    """The figures of an engine's record. The arguments are those of `figures`."""
     record = read_engine_record(path)
     sources = [path.parent / source for source in record.sources]
     if sources and all(source.is_file() and _kind(source) == "engine" for source in sources):
@@ -168,17 +169,21 @@ def _engine(path: Path, calibration: str | None, pinned: Mapping[str, Calibratio
 
     engine_figures = []
     for point, timing, predicted_s in zip(points, rows.timings, seconds, strict=True):
-        tpot = "sd_tpot_s" if timing.gamma else "ar_tpot_s"
-        quantity = ENGINE_FIGURES.get(timing.kind, tpot)
         tokens = timing.tokens_per_iteration if timing.kind == "iteration" else 1.0
         measured = timing.seconds / tokens
-        engine_figures.append(figure(quantity, point.key, measured, predicted_s / tokens))
-    for i, j in speedup_pairs(rows.timings):
-        tokens = rows.timings[i].tokens_per_iteration
-        measured = tokens * rows.measured[j] / rows.measured[i]
-        predicted = tokens * seconds[j] / seconds[i]
-        engine_figures.append(figure("speedup", points[i].key, measured, predicted))
+        engine_figures.append(figure(_quantity(timing), point.key, measured, predicted_s / tokens))
+    for speculating, baseline in speedup_pairs(rows.timings):
+        tokens = rows.timings[speculating].tokens_per_iteration
+        measured = tokens * rows.measured[baseline] / rows.measured[speculating]
+        predicted = tokens * seconds[baseline] / seconds[speculating]
+        engine_figures.append(figure("speedup", points[speculating].key, measured, predicted))
     return engine_figures
+
+
+def _quantity(timing: Timing) -> str:
+    """The predicted quantity of a timing of an engine."""
+    tpot = "sd_tpot_s" if timing.gamma else "ar_tpot_s"
+    return ENGINE_FIGURES.get(timing.kind, tpot)
 
 
 def _rows(timings: list[Timing], path: Path, record: EngineRecord, used: Calibration) -> EngineRows:

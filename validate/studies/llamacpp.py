@@ -178,15 +178,16 @@ def refitted_files(date: datetime.date, passes: LlamaCppPasses | None = None) ->
         has_runs = gpu.name in devices
         if not has_runs and not _is_single(gpu):
             continue
-        fields: dict[str, Any]
         if gpu.vendor in makers:
             transferred = device.stated("devices left out whole, by constants of their maker", gpu.vendor)
-            fields = {"kind": "literature", "notes": SAME_MAKER, **transferred}
         else:
             transferred = maker.stated("makers left out whole, by constants of all")
-            fields = {"kind": "literature", "notes": NO_ROWS, **transferred}
+        fields: dict[str, Any]
         if has_runs:
             fields = {"notes": NOTES, **source.stated("sources left out whole", gpu.vendor)}
+        else:
+            notes = SAME_MAKER if gpu.vendor in makers else NO_ROWS
+            fields = {"kind": "literature", "notes": notes, **transferred}
         fields["transfer_error"] = transferred["observed_error"]["target_s"]
         stated = DeviceConstants(gpu).stated(whole, date=date, **fields)
         calibration = Calibration.of_mapping(shortened(stated, 4))

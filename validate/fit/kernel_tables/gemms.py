@@ -13,8 +13,9 @@ import numpy as np
 
 from perfmodel.operations import Array
 from perfmodel.specs import WEIGHT_FORMATS, GPUSpec
+from perfmodel.specs.models.formats import Format
 from perfmodel.validate.fit.kernel_tables.fits import TableFit, peak_of, table_fit
-from perfmodel.validate.fit.tables import Tables, fastest, where
+from perfmodel.validate.fit.tables import Table, Tables, fastest, where
 from perfmodel.validate.solving import Values
 
 FORMATS = {"bfloat16": "bf16", "fp8": "fp8", "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
@@ -64,23 +65,37 @@ def gemm_fits(tables: Tables, gpu: GPUSpec, engine: str, version: str) -> dict[s
         if peak is None or len(calls["m"]) < FEWEST_CALLS:
             continue
         calls = fastest(calls, ("m", "n", "k"))
-        form = WEIGHT_FORMATS[name]
-        m, n, k, seconds = (calls[c].astype(float) for c in ("m", "n", "k", "seconds"))
-        weights_bytes = n * k * form.bytes_per_value
-        moved_bytes = weights_bytes + m * (2 * n + (form.input_bytes or 2) * k)
-        moved_s = moved_bytes / gpu.memory_bandwidth_bytes_per_s
-        computed_s = 2 * m * n * k / peak
-        roof_s = np.maximum(moved_s, computed_s)
-        shortest = (weights_bytes <= SMALL_WEIGHTS_BYTES) & (m <= SMALL_TOKENS)
-        start_s = float(np.median(seconds[shortest]))
-        knots = [float(t) for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])]
-        is_large = (weights_bytes >= LARGE_WEIGHTS_BYTES) & (n >= LARGE_WIDTH) & (k >= LARGE_WIDTH)
-        keep = is_large & (m <= KNOTS[-1])
-        fitted = _curve_fit(m[keep], roof_s[keep], seconds[keep], knots, f"{engine} {version}")
-        best = max(share for _, share in fitted.constants.curve)
-        if start_s <= GRAPHED_START_S and best <= BEST_EFFICIENCY:
-            fits[name] = replace(fitted, constants=replace(fitted.constants, start_s=start_s))
+        fitted = _fit(calls, WEIGHT_FORMATS[name], gpu, peak, f"{engine} {version}")
+        if _is_plausible(fitted.constants):
+            fits[name] = fitted
     return fits
+
+
+def _fit(calls: Table, form: Format, gpu: GPUSpec, peak: float, source: str) -> TableFit[GemmConstants]:
+    """The constants of GEMMs in one format.
+
+    - calls: one row for each GEMM of m tokens and a matrix of n outputs and k inputs.
+    - peak: the peak FLOP/s of the format.
+    """
+    m, n, k, seconds = (calls[c].astype(float) for c in ("m", "n", "k", "seconds"))
+    weights_bytes = n * k * form.bytes_per_value
+    moved_bytes = weights_bytes + m * (2 * n + (form.input_bytes or 2) * k)
+    moved_s = moved_bytes / gpu.memory_bandwidth_bytes_per_s
+    computed_s = 2 * m * n * k / peak
+    roof_s = np.maximum(moved_s, computed_s)
+    knots = [float(t) for t in KNOTS if t in m or t in (KNOTS[0], KNOTS[-1])]
+    is_large = (weights_bytes >= LARGE_WEIGHTS_BYTES) & (n >= LARGE_WIDTH) & (k >= LARGE_WIDTH)
+    keep = is_large & (m <= KNOTS[-1])
+    fitted = _curve_fit(m[keep], roof_s[keep], seconds[keep], knots, source)
+    shortest = (weights_bytes <= SMALL_WEIGHTS_BYTES) & (m <= SMALL_TOKENS)
+    start_s = float(np.median(seconds[shortest]))
+    return replace(fitted, constants=replace(fitted.constants, start_s=start_s))
+
+
+def _is_plausible(constants: GemmConstants) -> bool:
+    """Whether the GEMMs ran in CUDA graphs and no faster than the device allows."""
+    best = max(share for _, share in constants.curve)
+    return constants.start_s <= GRAPHED_START_S and best <= BEST_EFFICIENCY
 
 
 def _curve_fit(

@@ -86,6 +86,7 @@ def gemms(
         row(16, 512, 512, middle),
         row(8, 256, 256, last),
         row(17, 256, 256, 1e-4),
+        row(8, 1001, 500, 1e-4),
     ]
     rows += [row(*call, ODD) for call in TOO_LARGE_OR_SMALL]
     edges = ((2, 2000, 4000), (64, 1024, 8192), (4, 8192, 1024))
