@@ -19,6 +19,7 @@ from perfmodel.speculation.lengths import (
     SEARCH_TO,
     batches_between,
     falls,
+    first_where,
     last_where,
     without_waves,
 )
@@ -135,3 +136,8 @@ def test_batches_are_quarter_octaves_and_a_fall_is_one_between_two_of_them() -> 
     surface = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, 2.0, 0.98, 2.0], [1.0, 3.0, 3.0, 1.9]])
     assert falls(surface).tolist() == [False, False, True, True]
     assert falls(surface, 0.03).tolist() == [False, False, False, True]
+
+
+def test_a_context_is_searched_up_to_16m_tokens() -> None:
+    assert first_where(lambda context: context >= 2.0**23.5) == pytest.approx(2.0**23.5, abs=1.0)
+    assert first_where(lambda context: context > 2.0**24) is None

@@ -204,6 +204,25 @@ def test_variance_of_one_constant_is_its_slope_times_its_error() -> None:
     assert not is_transferred(scenario)
 
 
+@pytest.mark.parametrize(("name", "value"), [("expert_popularity", 2.0), ("routing_independence", 0.5)])
+def test_constants_of_experts_change_the_weights_that_are_read(name: str, value: float) -> None:
+    """The counts follow the constant, so the slope is that of a speedup that was computed anew."""
+    calibration = "a100-sxm-80gb.magicdec"
+    moe = replace(ASKED, model="qwen3-30b-a3b", hardware="a100-sxm-80gb", calibration=calibration)
+    plain = resolve(moe)
+    constant = getattr(plain.machine.calibration, name).replace(value=value, stderr=0.2)
+    fit = StatedFit(parameters=(name,), correlation=((1.0,),))
+    c = plain.machine.calibration.replace(**{name: constant, "fit": fit})
+    scenario = with_calibration(plain, c)
+    at = np.asarray(8.0), np.asarray(8000.0), np.array([3])
+    moved = with_calibration(scenario, with_values(c, {name: value + 0.05}))
+    slope = math.log(float((speedups(moved, *at) / speedups(scenario, *at))[0])) / 0.05
+    assert abs(slope) > 1e-3
+    assert float(variance_of(scenario, Passes(scenario, *at))[0]) == pytest.approx(
+        (slope * 0.2) ** 2, rel=1e-6
+    )
+
+
 @pytest.mark.parametrize(
     ("gpu", "engine", "name"),
     [
