@@ -1,0 +1,49 @@
+"""Layouts that `advise` names next to its choice: each begins and ends at its limit."""
+
+import functools
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.beside_choice import layouts_beside
+from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.search import Search
+
+
+@functools.cache
+def searched(objective: str) -> tuple[AdviseQuery, dict[str, PricedPoint]]:
+    """The best point of each layout of eight devices without a draft, by label."""
+    query = AdviseQuery("qwen3-30b-a3b", "h100", gpus=8, objective=objective, batch=(1, 64))
+    points = [point for point in Search.of(query).ranked if not point.gamma]
+    return query, {point.layout.label(): point for point in points}
+
+
+def named(objective: str, choice: str, other: str, times: float) -> list[str]:
+    """What is named next to a choice if the other layout takes this many times as long per token."""
+    query, points = searched(objective)
+    chosen = points[choice]
+    value = chosen.value * times if objective == "latency" else chosen.value / times
+    slower = replace(points[other], tpot_s=chosen.tpot_s * times, value=value)
+    weighed = sorted([chosen, slower], key=lambda point: -point.value)
+    decision = SimpleNamespace(chosen=chosen, weighed=weighed)
+    return [each.text for each in layouts_beside(query, decision)]
+
+
+@pytest.mark.parametrize(("times", "is_named"), [(1.14, True), (1.16, False)])
+def test_smaller_servers_may_be_fifteen_per_cent_slower(times: float, is_named: bool) -> None:
+    texts = named("latency", "TP 8", "2 x TP 4", times)
+    assert any(text.startswith("2 x TP 4 is 14% slower and gives ") for text in texts) is is_named
+
+
+@pytest.mark.parametrize(("times", "is_named"), [(1.09, True), (1.11, False)])
+def test_a_simpler_layout_may_be_a_tenth_worse(times: float, is_named: bool) -> None:
+    texts = named("throughput", "TP 4 DP 2 EP 8", "8 x TP 1", times)
+    assert any("is simpler to run and gives 8% fewer tokens per second" in text for text in texts) is is_named
+
+
+@pytest.mark.parametrize(("better", "is_named"), [(1.011, True), (1.009, False)])
+def test_a_harder_layout_is_named_from_one_per_cent_on(better: float, is_named: bool) -> None:
+    texts = named("throughput", "8 x TP 1", "TP 4 DP 2 EP 8", 1.0 / better)
+    assert any("is 1.1% better, which is too little" in text for text in texts) is is_named
