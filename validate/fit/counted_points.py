@@ -195,8 +195,8 @@ def _group(points: tuple[MeasuredPoint, ...], index: NDArray[np.intp], layout: C
 
 
 def draft_passes(p: MeasuredPoint) -> list[tuple[float, float]]:
-    """The kinds of draft passes of a point, as pairs: the tokens per sequence in a pass, and the share of the
-    draft passes that have this number of tokens.
+    """The kinds of draft passes of a point. Each kind is a pair of the tokens per sequence in a pass, and the
+    share of the draft passes with this number of tokens.
     """
     levels = p.widths[:-1] if p.widths else (1,)
     return [(float(width), levels.count(width) / len(levels)) for width in dict.fromkeys(levels)]

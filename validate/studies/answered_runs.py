@@ -154,7 +154,7 @@ def _speculation(run: PublicRun) -> list[Answered]:
 
 def degree_of(run: PublicRun) -> int:
     """The tensor-parallel degree of a run. If the source states none, it is the degree whose predicted
-    baseline step is closest to the measured one, or 1 without a measured baseline step.
+    baseline step is closest to the measured step. Without a measured baseline step, it is 1.
     """
     if run.tensor_parallel:
         return run.tensor_parallel

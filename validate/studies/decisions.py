@@ -19,7 +19,7 @@ from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.robust import Array
 
 NEAR = 0.03
-"""Largest share of the throughput that a draft length may lose to count as near the best length."""
+"""Largest loss of throughput, as a share, with which a draft length counts as near the best length."""
 
 
 def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:

@@ -1,5 +1,5 @@
-"""Computes the part of the accuracy record about the rows to which the constants of serving engines are
-fitted: held-out errors, the coverage of intervals, and verdicts (speedup above or below 1).
+"""Computes the part of the accuracy record about the steps and ratios to which the constants of serving
+engines are fitted. It has held-out errors, the coverage of intervals, and verdicts.
 """
 
 from typing import Any

@@ -21,8 +21,8 @@ results of searches differ by this much between platforms.
 MOST_LINES = 12
 """Largest number of differences that are listed per fault."""
 ADDED = re.compile(r"^(?:gpus|models)/.+")
-"""Pattern of inputs that may be added without a fault: devices and models. No recorded figure uses a new
-one.
+"""Pattern of inputs that can be added without a fault: devices and models. No recorded figure uses a new
+device or model.
 """
 
 
@@ -77,7 +77,7 @@ def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[st
 
 
 def added_file(kind: str, name: str) -> str | None:
-    """The path of an input file if it may be added without a fault (`ADDED`); None for any other input."""
+    """The path of an input file if it can be added without a fault (`ADDED`); None for any other input."""
     added = ADDED.findall(f"{kind}/{name}")
     return str(added) if added else None
 

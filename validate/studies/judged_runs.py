@@ -71,7 +71,7 @@ class JudgedRun:
 
 
 def judged(figure: str) -> list[JudgedRun]:
-    """The measurements of one figure: those of public runs, and those of `iterations`.
+    """The measurements of one figure, in public runs and in `iterations`.
 
     - figure: ``step``, ``ratio`` or ``speedup``.
 

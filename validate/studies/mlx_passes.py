@@ -58,8 +58,8 @@ class ChipPasses(LlamaCppPasses):
         return mlx_runs()
 
     def settled(self, train: NDArray[np.bool_]) -> Values:
-        """See `LlamaCppPasses.settled`. A server with an outlying error counts less in the common error of
-        its source, because a few servers take up to five times as long as their kernels.
+        """See `LlamaCppPasses.settled`. A few servers take up to five times as long as their kernels. A
+        server with an outlying error therefore counts less in the common error of its source.
         """
         values = super().settled(train)
         for _ in range(REWEIGHTED):

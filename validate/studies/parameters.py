@@ -41,8 +41,8 @@ class PlacedConstant:
 
     @property
     def scope(self) -> str:
-        """The scope of the constant: all, an architecture, a device, an engine, an engine on an architecture,
-        or an engine from a version on.
+        """The scope of the constant, which is ``all``, an architecture, a device or an engine. An engine can
+        be limited to an architecture, or to versions from a given version on.
         """
         return self.place.rpartition(".")[0]
 

@@ -37,8 +37,9 @@ FITTED = {
 def power_table(hardware: str) -> Array:
     """The rows as an array ``[column, row]``.
 
-    The columns are the power limit in W, gamma, and five figures of an iteration: the measured seconds at the
-    highest limit, the counted bytes and FLOPs, and the measured seconds and joules at the row's limit.
+    The first columns are the power limit in W, and gamma. The others are figures of an iteration: the
+    measured seconds at the highest limit, the counted bytes, the counted FLOPs, and the measured seconds and
+    joules at the limit of the row.
     """
     lines = read_csv(BUNDLED / "published" / "power_limits.csv", ("source", *COLUMNS))
     rows = np.array([[float(row[column] or 0) for column in COLUMNS] for _, row in lines])

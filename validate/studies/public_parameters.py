@@ -17,8 +17,8 @@ _UNCUT_RDNA = (
 )
 CDNA3 = "42 runs of 8 models on MI300X and MI325X: sgl-cookbook, sglang, InferenceX (left_out.py, all rows)"
 _CDNA3_PEAK = 0.65
-"""Share of the peak that large 16-bit GEMMs reach on an MI300X over that on Hopper: 620 of 1,307 and 720 of
-989 TFLOP/s (SemiAnalysis, MI300X vs H100 vs H200, 2024-12; recalled).
+"""Quotient of two shares of the peak that large 16-bit GEMMs reach: on an MI300X (620 of 1,307 TFLOP/s) and
+on Hopper (720 of 989 TFLOP/s). Source: SemiAnalysis, MI300X vs H100 vs H200, 2024-12; recalled.
 """
 _GDDR = (
     "RTX 3090 (noonghunna/club-3090, syv-ai/qwen38-27b-rtx3090), RTX 4090 (pegainfer-project/pegainfer#69), "

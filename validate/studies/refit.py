@@ -45,8 +45,8 @@ class Variances:
 
 
 VARIANCES = Variances(source=0.0015, server=0.0236, row=0.0142)
-"""Variances of a normal fit to the errors of steps on 2026-11-24, fixed so that one outlying server does not
-change all folds.
+"""Variances of a normal fit to the errors of steps on 2026-11-24. They are fixed, so one outlying server does
+not change all folds.
 """
 TIME_SPREAD = 2.0
 """Spread of the logarithm of a time around its neutral value."""
@@ -79,8 +79,8 @@ LOG_STEP = 0.02
 def neutral(parameter: PlacedConstant) -> float:
     """The logarithm of the neutral value of a constant over its present value.
 
-    The neutral value is the one that other data determine (`PlacedConstant.elsewhere`), if there is one.
-    Otherwise it is `LATER_VERSION` for a version's factor on a time, 1 for any other factor, and
+    The neutral value is `PlacedConstant.elsewhere`, which other data determine, if there is such a value.
+    Otherwise, it is `LATER_VERSION` for a version's factor on a time, 1 for any other factor, and
     `SHARE_OF_TIME` of the present value for a time.
     """
     if parameter.elsewhere:

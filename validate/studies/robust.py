@@ -227,8 +227,9 @@ def search_settings(parameters: Sequence[PlacedConstant]) -> dict[str, Any]:
 def solve(
     parameters: Sequence[PlacedConstant], parts: Parts, near: Values, off: Array, slopes: Array
 ) -> Estimate:
-    """The values with the smallest sum of two losses: that of the parts of the errors, and that of the
-    deviations of the parameters from their expected values. Both are in standard deviations.
+    """The values with the smallest sum of two losses. One is the loss of the parts of the errors. The other
+    is the loss of the deviations of the parameters from their expected values. Both are in standard
+    deviations.
 
     - near: the values around which the errors are linear in the logarithms of the parameters.
     - off, slopes: the errors there, and their derivatives, [rows, parameters].

@@ -21,7 +21,7 @@ NOVELTIES: dict[str, Callable[[JudgedRun], str]] = {
     "device": lambda r: r.hardware,
     "model": lambda r: r.model,
 }
-"""Property by which a figure may be new -> a function that returns the name of the property's value."""
+"""Property that can be new in a figure -> a function that returns the name of the device or model."""
 SourcesOf = Mapping[tuple[str, str], set[str]]
 """(engine, name of a device or model) -> the sources that measured its steps."""
 

@@ -28,8 +28,8 @@ exactly on an end.
 
 
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record about public runs: the errors of each figure by group of rows, the
-    verdicts on speedups, the coverage, and the throughput lost with the predicted draft length.
+    """The part of the accuracy record about public runs. It has the errors by group of rows, the verdicts on
+    speedups, the coverage, and the throughput lost with the predicted draft length.
     """
     errors: dict[str, Any] = {}
     sources_of = sources_by_name(judged("step"))

@@ -139,8 +139,8 @@ class DecodeRows(FittedRows[DecodeRow]):
         return StepGroup(constants, scenario, np.array(index), batch, context)
 
     def parts(self, train: NDArray[np.bool_]) -> Parts:
-        """The parts of the errors. One part is common to a model on an engine and an architecture in one
-        source, one is common to a server, and one belongs to the row alone.
+        """The parts of the errors. The first part is common to the rows of a source with the same model,
+        engine and architecture. The second is common to a server. The third belongs to the row alone.
         """
         groups = [served_as(r) for r in self.rows]
         kinds = [(r.source_id, r.engine, r.model, architecture_of(r.hardware)) for r in self.rows]

@@ -61,8 +61,8 @@ GROUPINGS: dict[str, Callable[[Compared], str]] = {
 
 
 def figures() -> dict[str, Any]:
-    """The part of the accuracy record about served runs: kind of fold -> the errors by study and by engine,
-    and the predicted over the measured TPOT of every run.
+    """The part of the accuracy record about served runs. For each kind of fold, it has the errors by study
+    and by engine, and the predicted over the measured TPOT of every run.
     """
     everything = [run for study in STUDIES for run in runs(study)]
     compared = {by: [compare(run, by) for run in everything] for by in HeldOutBy}

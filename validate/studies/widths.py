@@ -2,8 +2,8 @@
 out.
 
 The half-width for steps is the size that 90 % of the errors of a class do not exceed. The interval of a
-speedup leaves 5 % of the errors on each side, because a new kind of draft is predicted too fast more often
-than too slow.
+speedup leaves 5 % of the errors on each side. It need not be symmetric, because a new kind of draft is
+predicted too fast more often than too slow.
 
 The errors of one source are correlated, so a source counts as its effective number of independent rows. The
 errors of a series (rows that differ only in batch and context) are also correlated, even if the errors of
@@ -123,8 +123,8 @@ class Ends:
 
     @property
     def middle(self) -> float:
-        """The middle of the interval. The errors are those of ratios, so it is also the middle of the
-        logarithm of the measured over the predicted speedup, which the file of widths states.
+        """The middle of the interval. For errors of ratios, the same number is the middle of the logarithms
+        of the measured over the predicted speedup. The file of widths states it.
         """
         return (self.above - self.below) / 2.0
 
@@ -309,7 +309,7 @@ def fitted_speedups(by_class: ByClass, name: str) -> SourceError:
 def covered(by_class: ByClass, name: str, of_speedups: bool = False) -> dict[str, Any]:
     """The coverage of a class, with widths that were fitted without the source of each row.
 
-    - of_speedups: whether the intervals are those of `ends`; otherwise they are those of `within`.
+    - of_speedups: whether the intervals come from `ends`; otherwise they come from `within`.
 
     The result has these keys:
 

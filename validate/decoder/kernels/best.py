@@ -88,7 +88,7 @@ def _best(  # type: ignore[no-untyped-def]
     VOTES: tl.constexpr,
 ):
     """Program (sequence x KV head): stores the numbers of the COUNT units with the largest votes, in rising
-    order. Of units with equal votes, it selects the first.
+    order. If units have equal votes, the first ones are selected.
 
     - vote: [sequences x HEADS, units] float32. If VOTES, the program first computes and stores the votes.
     - score, lse: the results of `_token_scores`; read if VOTES.

@@ -28,7 +28,7 @@ def _page_scores(  # type: ignore[no-untyped-def]
 
     - q: [sequences x HEADS, ROWS, D], contiguous.
     - low, high: the smallest and largest value of each dimension of the keys of a page, [sequences, HEADS,
-      pages, D], both with the strides page_b, page_h and page_s.
+      pages, D]. Both have the strides page_b, page_h and page_s.
     - lengths: [sequences], the numbers of cached tokens.
     - PAGE: the number of tokens of a page.
     - score: [sequences x HEADS, pages].

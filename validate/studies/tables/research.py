@@ -48,7 +48,7 @@ def _bound_rows(bounds: Record) -> Rows:
 
 
 def _gamma_rows(gamma: Record) -> Rows:
-    """The predicted best draft length compared with the measured one."""
+    """The predicted best draft length compared with the measured best draft length."""
     choices = [f"{predicted} ({measured})" for measured, predicted in gamma["choices"].values()]
     yield ["best γ, predicted (measured)", ", ".join(choices)]
     error = percent(gamma["speedup_mape"])
