@@ -69,8 +69,8 @@ CATALOGUES = (
         "Calibrations",
         "A calibration contains the efficiencies and fixed costs of a device with its software, relative to "
         "the ideal roofline. The columns show the share of the memory bandwidth that GEMMs and attention "
-        "reach, and the time of an iteration outside its passes. A device without a calibration uses that"
-        " of another device, and the answer says "
+        "reach, and the time of an iteration outside its passes. A device without a calibration uses the "
+        "calibration of another device, and the answer says "
         "`transferred`. In `ideal` every efficiency is 1 and there are no fixed costs.",
         calibrations.CATALOGUE,
     ),

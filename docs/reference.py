@@ -40,7 +40,7 @@ complete verbs, flags, and the names of models, devices, engines and KV methods.
 ## Flags of most verbs
 
 These flags have the same meaning in all verbs. The section of a verb lists its other flags, and those with
-another meaning or default. It also says which flags of this table the verb does not have.
+another meaning or default. Each section also names the flags of this table that its verb lacks.
 
 """
 

@@ -44,8 +44,8 @@ def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> 
     """Find the best layout of GPUs, draft, KV method and budget, gamma and batch, or keep the baseline.
 
     With --gpus, the search includes all layouts: replicas, tensor parallelism, data-parallel attention and
-    expert parallelism. It includes only drafts whose acceptance is known from --rate, a file or published
-    results. The choice is a draft that the engine runs, unless --any-draft is given.
+    expert parallelism. The search includes only drafts whose acceptance is known from --rate, a file or
+    published results. The choice is a draft that the engine runs, unless --any-draft is given.
     """
     show(answer(question), json, partial(_print, verbose=verbose))
 

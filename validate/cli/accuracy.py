@@ -28,8 +28,8 @@ def accuracy(
     ] = False,
     json: Json = False,
 ) -> None:
-    """For maintainers: predict all published measurements and own records again, and compare the errors with
-    results/accuracy.json. The exit status is 1 if they differ.
+    """For maintainers: predict all published measurements and your own records again, and compare the errors
+    with results/accuracy.json. The exit status is 1 if they differ.
     """
     need_studies("accuracy")
     from perfmodel.validate.studies import gate, page, record as module

@@ -35,7 +35,7 @@ def measure(
 ) -> int:
     """Time every point of a plan with the real decoder and print predicted and measured times.
 
-    On a GPU, it leaves out batches and contexts that do not fit on the device.
+    On a GPU, the command leaves out batches and contexts that do not fit on the device.
     """
     chosen = for_hardware(plan, hardware, threads)
     if dry_run:

@@ -44,7 +44,8 @@ class CompareQuery(Options):
     draft_kv: arg.DraftKV = argument(default=None)
     alpha: arg.Alpha = argument(default=None)
     draft_hardware: str | None = argument(
-        "Run the draft model on its own devices, and compare this with replicas on as many devices in total.",
+        "Run the draft model on its own devices, and compare this with replicas on the same total number of "
+        "devices.",
         "NAME|PATH",
         shown="none",
         default=None,

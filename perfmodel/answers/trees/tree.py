@@ -53,7 +53,7 @@ class TreeQuery(CommonOptions):
     draft_kv: arg.DraftKV = argument(default=None)
     _: KW_ONLY
     rates: Parsed[tuple[float, ...], str | Sequence[float]] = argument(
-        "Probabilities that the 1st, 2nd, ... child of a node is accepted, with commas.",
+        "Probabilities that the 1st, 2nd, ... child of a node is accepted, separated by commas.",
         "RATES",
         read=numbers,
         group="Acceptance",
