@@ -5,10 +5,31 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.pool_row import PoolRow
 from perfmodel.answers.load.pools_answer import Pools
 from perfmodel.errors import InputError
 from tests.refusals import refused
+
+
+@pytest.mark.parametrize(
+    ("text", "instances"),
+    [
+        ("2x4", Instances(2, 4)),
+        ("1x32:dp32", Instances(1, 32, dp=32)),
+        ("3x8:ep8", Instances(3, 8, ep=8)),
+        ("10x16:ep4,dp2", Instances(10, 16, dp=2, ep=4)),
+    ],
+)
+def test_the_instances_of_a_pool_are_read_and_written(text: str, instances: Instances) -> None:
+    assert Instances.of(text, "--decode") == instances
+    assert Instances.of(str(instances), "--decode") == instances
+
+
+@pytest.mark.parametrize("text", ["0x4", "2x0", "4", "2x4:", "2x4:tp2", "2x4:dp2,ep2,dp2", "x4"])
+def test_other_texts_are_not_instances(text: str) -> None:
+    refused("decode: must be INSTANCESxGPUS", Instances.of, text, "--decode")
+
 
 ASKED: dict[str, Any] = {
     "model": "deepseek-v3",

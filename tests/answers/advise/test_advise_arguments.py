@@ -25,8 +25,9 @@ def refusal(**changes: Any) -> str:
     return str(refused.value)
 
 
-def test_a_number_before_the_device_is_the_number_of_devices() -> None:
-    asked = question(hardware="8xh100")
+@pytest.mark.parametrize("hardware", ["8xh100", "8 X h100"])
+def test_a_number_before_the_device_is_the_number_of_devices(hardware: str) -> None:
+    asked = question(hardware=hardware)
     assert (asked.gpus, asked.hardware) == (8, "h100")
     assert refusal(hardware="8xh100", gpus=4) == "gpus: must be left out with a number of devices in hardware"
 

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
-from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.answers.question import Query, measured_acceptance, resolve, resolve_costs
 from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
+from perfmodel.specs import UnknownAcceptance
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from tests.answers.whatif.questions import UNKNOWN
 
@@ -97,6 +98,15 @@ def test_beyond_the_longest_measured_context_speculation_likely_pays_with_a_wide
     known_low, known_high = measured.speedup_interval
     assert high / low > known_high / known_low
     assert any("up to 100000 tokens; at 128000" in warning for warning in longer.warnings)
+
+
+def test_four_times_the_longest_measured_context_is_the_last_one_with_an_acceptance() -> None:
+    stack = {"tp": 8, "engine": "magicdec", "draft_kv": "streamingllm:512"}
+    known = resolve(Query("llama-3.1-8b", "a100", 32, 100_000, 4, **stack))
+    subject = ("llama-3.1-8b", known.target, known.draft)
+    assert measured_acceptance(*subject, 400_000.0).measured_context == 100_000
+    with pytest.raises(UnknownAcceptance):
+        measured_acceptance(*subject, 400_001.0)
 
 
 def test_an_unknown_acceptance_has_no_remedy_and_was_nowhere_measured() -> None:
