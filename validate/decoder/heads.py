@@ -52,9 +52,9 @@ def _layer_name(source: WeightSource) -> str:
 def _tokens_of_target(source: WeightSource, name: str, vocab: int, target: ModelSpec) -> torch.Tensor:
     """The target's token for each of the `vocab` tokens of a head, [vocab].
 
-    A checkpoint states the difference between both numbers (``d2t``); without it, they are equal. Tokens of a
-    random head are spread over the target's vocabulary. Raises InputError if they are not different tokens of
-    the target.
+    The tensor ``d2t`` of a checkpoint states the difference between the two token numbers. Without this
+    tensor, they are equal. Tokens of a random head are spread over the target's vocabulary. Raises InputError
+    if they are not different tokens of the target.
     """
     tokens = torch.arange(vocab)
     most = target.vocab_size

@@ -33,7 +33,7 @@ before.
 FAR_RESIDUAL = 3.0
 """Size of a residual, in standard deviations, above which it counts less."""
 MOST_RUNS = 30.0
-"""Largest number of runs as which a study counts."""
+"""Upper limit of the weight of a study. Studies with more runs count as this many runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ LOCATION_ROUNDS = 10
 round would change the result by less than 0.1 %.
 """
 MOST_ROWS = 10
-"""Largest number of independent rows as which a group counts."""
+"""Upper limit of the number of independent rows of a group. Larger groups count as this many rows."""
 
 
 @dataclass(frozen=True)

@@ -203,8 +203,8 @@ def test_none_where_no_module_asks_for_them() -> None:
 
 
 def test_none_where_times_scatter_more_than_an_indexer_explains() -> None:
-    """Every other module takes 1.35 times as long as without an indexer's own time, the others 1.35 times less.
-    Constants hardly lower the median error, and they must lower it by a tenth.
+    """Every other module takes 1.35 times as long as without constants, the others 1.35 times less. Constants
+    hardly lower the median error, and they must lower it by a tenth.
     """
     rows = modules(None)
     for row, factor in zip(rows, itertools.cycle((1.35, 1 / 1.35)), strict=False):

@@ -41,7 +41,7 @@ MOST_RANKS = 16
 CONTRADICTED = {("vllm", "mxfp4")}
 """(engine, format) of kernels whose prefill took longer on a server than in the tables. gpt-oss-120b on H200
 took 2.0 times as long (inferencex-profiling@237385bf). In the tables, the kernels of SGLang and TensorRT-LLM
-take 1.8 and 1.4 times as long.
+take 1.8 and 1.4 times as long as those of vLLM.
 """
 FIRST = {"fixed_s": 3e-5, "bandwidth_fraction": 0.8, "flops_fraction": 0.3}
 FIRST_OF_PROMPTS = {**FIRST, "routed_passes": 4.0}
