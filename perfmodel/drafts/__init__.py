@@ -12,16 +12,28 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import refuse
+from perfmodel.errors import InputError, refuse
 from perfmodel.kv import KVMethod, sparse_method
 from perfmodel.plugins import class_in, names_in, options_of
 from perfmodel.reading import is_folder
 from perfmodel.specs import ModelSpec, Precision, Weights, load_model, weight_format
 from perfmodel.specs.acceptance.acceptance_library import head_kind
 from perfmodel.specs.boundary.files import looks_like_path
+from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.models.published_heads import published_head
 
-ALIASES = {"nextn": "mtp", "pard": "parallel"}
+ALIASES = {
+    "nextn": "mtp",
+    "pard": "parallel",
+    "ngramgpu": "ngram",
+    "ngramsimple": "ngram",
+    "ngrammod": "ngram",
+    "ngrammapk": "ngram",
+    "ngrammapk4v": "ngram",
+    "ngramcache": "ngram",
+    "promptlookup": "ngram",
+    "promptlookupdecoding": "ngram",
+}
 """The draft kind for each other name that an engine or a paper uses."""
 _BASE = {field.name for field in dataclasses.fields(Draft)}
 """The fields of every kind, which are not options."""
@@ -115,13 +127,22 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
         return kind_of(head.kind), head.model, dict(head.options)
     if kind is None:
         _refuse_cache(typed)
-        return kind_of("model"), load_model(name, "--draft"), {}
+        return kind_of("model"), _drafting_model(name), {}
     if kind.named_model:
         if not rest:
             raise refuse("--draft", None, f"{kind.kind}:MODEL, the name or path of the drafter", name)
         return kind, load_model(rest, "--draft"), {}
     is_eagle3 = spelled(typed) == "eagle3"
     return _drafter_of_target(kind, is_eagle3, rest if colon else None, target)
+
+
+def _drafting_model(name: str) -> ModelSpec:
+    """The model that drafts. Raises InputError, also for a kind of draft that is not modelled."""
+    try:
+        return load_model(name, "--draft")
+    except InputError:
+        refuse_unlisted("--draft", name, unlisted_names().drafts)
+        raise
 
 
 def _refuse_cache(word: str) -> None:

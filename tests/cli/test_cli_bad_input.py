@@ -108,6 +108,7 @@ def test_an_option_without_graphs_is_answered_with_what_to_do(capsys) -> None:
         ("-ctk", "not a flag of this command; here: --kv-dtype FORMAT"),
         ("-md", "not a flag of this command; here: --draft NAME"),
         ("-np", "not a flag of this command; here: --batch N"),
+        ("--accept-length", "not a flag of this command; here: --tokens-per-iteration N"),
         ("--mmproj", "vision and audio encoders: not modelled"),
         ("--disaggregation-mode", "not a flag of this command; here: `traffic --prefill"),
     ],
@@ -127,6 +128,8 @@ def test_an_option_about_what_is_not_modelled_is_answered_by_name(capsys, option
         ("--hardware", "tpu-v7x", "tpu-v6e"),
         ("--hardware", "cpu", "perfmodel validate microbench cpu-quick"),
         ("--weights", "exl3", "4.0bpw"),
+        ("--draft", "lookahead", "--draft ngram"),
+        ("--draft", "ReDrafter", "--draft eagle"),
     ],
 )
 def test_a_known_name_that_is_not_modelled_has_the_nearest_question(
@@ -137,6 +140,12 @@ def test_a_known_name_that_is_not_modelled_has_the_nearest_question(
     message = capsys.readouterr().err
     assert message.startswith(f"error: {flag}: '{name}' is not modelled: ")
     assert nearest in message
+
+
+def test_a_number_in_place_of_an_acceptance_file_has_the_flags_of_numbers(capsys) -> None:
+    asked = "whatif --model qwen3-8b --hardware h100 --batch 1 --context 1k --draft eagle3 --acceptance 0.6"
+    assert cli.run(asked.split()) == 2
+    assert "error: --acceptance: must be a file; a number is --alpha" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

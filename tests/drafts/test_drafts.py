@@ -130,6 +130,8 @@ def test_dspark_samples_at_every_position_and_steps_through_the_block() -> None:
         ("P-EAGLE", "peagle"),
         ("n-gram", "ngram"),
         ("n gram", "ngram"),
+        ("ngram_gpu", "ngram"),
+        ("ngram-mod", "ngram"),
         ("DFlash-2", "dflash2"),
     ],
 )

@@ -82,6 +82,14 @@ FOREIGN_FLAGS = {
         "--n-max",
         "--num-draft-tokens",
     ),
+    "--tokens-per-iteration N, the accepted length with the bonus token": (
+        "--accept-length",
+        "--accept-len",
+        "--acceptance-length",
+        "--acceptance-len",
+        "--mean-acceptance-length",
+        "--spec-accept-length",
+    ),
     "--draft KIND and --gamma N": (
         "--mtp",
         "--use-mtp",
@@ -104,7 +112,7 @@ FOREIGN_FLAGS = {
     "--dp N, groups of data-parallel attention": ("--enable-dp-attention",),
     "--ep N": ("--enable-expert-parallel",),
     "--context TOKENS, the cached tokens of a sequence": ("--ctx-size", "--context-length", "--max-kv-size"),
-    "--batch N, sequences that decode at once": (
+    "--batch N, sequences that decode at once (`traffic`: --max-concurrency N)": (
         "--concurrency",
         "--parallel",
         "-np",

@@ -1,11 +1,12 @@
 """Reads a user's acceptance file (``--acceptance FILE``) into typed records."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from perfmodel.errors import InputError, about_file
+from perfmodel.errors import InputError, about_file, refuse
 from perfmodel.specs.acceptance.acceptance_rows import (
     AcceptanceRow,
     positions_from_histogram,
@@ -14,6 +15,7 @@ from perfmodel.specs.acceptance.acceptance_rows import (
 from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.frozen import FINITE, Frozen, Positive
 
+_NUMBER = re.compile(r"\d*\.?\d+%?")
 Rate = Annotated[float, Meta(ge=0, le=1)]
 Count = Annotated[float, Meta(ge=0, le=FINITE)]
 Tokens = Annotated[float, Meta(gt=0, le=FINITE)]
@@ -88,6 +90,10 @@ def read_acceptance(where: str | Path) -> tuple[AcceptanceRow, ...]:
     file is wrong.
     """
     path = Path(where)
+    if _NUMBER.fullmatch(str(where)) and not path.exists():
+        raise refuse(
+            "--acceptance", None, "a file; a number is --alpha, or --acceptance-rate with --gamma", where
+        )
     with about_file(path):
         return _rows(path)
 

@@ -1,5 +1,5 @@
-"""Names of engines, devices, models and formats that people use but that are not modelled. For each name, the
-file states the most similar question that can be answered. The names are read from
+"""Names of engines, devices, models, formats and drafts that people use but that are not modelled. For each
+name, the file states the most similar question that can be answered. The names are read from
 ``hardware/unlisted.yaml``.
 """
 
@@ -33,12 +33,13 @@ class Unlisted(Frozen):
 
 
 class UnlistedNames(Frozen):
-    """The contents of the file: names of engines, devices, models and weight formats."""
+    """The contents of the file: names of engines, devices, models, weight formats and kinds of draft."""
 
     engines: tuple[Unlisted, ...] = ()
     devices: tuple[Unlisted, ...] = ()
     models: tuple[Unlisted, ...] = ()
     weight_formats: tuple[Unlisted, ...] = ()
+    drafts: tuple[Unlisted, ...] = ()
 
 
 @cache
