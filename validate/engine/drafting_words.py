@@ -7,15 +7,21 @@ from collections.abc import Iterator
 
 from perfmodel.validate.engine.timing import GivenFacts, needed
 
-_ALONE = re.compile(r"\b(?:without|baseline|vanilla|plain|off|no (?:mtp|draft\w*|spec\w*|eagle\S*))\b", re.I)
+_ALONE = re.compile(
+    r"\b(?:without|baseline|vanilla|plain|off|autoregressive|non[- ]spec\w*"
+    r"|no[- _]?(?:mtp|draft\w*|spec\w*|eagle\S*))\b"
+    r"|\bw/o\b",
+    re.I,
+)
 _DRAFTING = re.compile(
     r"\b(?:mtp|nextn|spec\w*|draft\w*|eagle\S*|dflash\S*|dspark|n-?gram|medusa)\b"
     r"|\b(?:with|on)(?= it\b|\s*(?:[:,;.=(]|$))",
     re.I,
 )
 _LENGTH = re.compile(
-    r"\b(?:num_speculative_tokens|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
-    r"\b(?!\.\d)|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?) tokens\b",
+    r"\b(?:num_speculative_tokens|num[-_]draft[-_]tokens|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
+    r"\b(?!\.\d)|\b(?:mtp|nextn)[=(](?P<of_mtp>\d{1,2})\b(?!\.\d)"
+    r"|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?) tokens\b",
     re.I,
 )
 _SHARE = re.compile(
@@ -47,7 +53,7 @@ def stated(words: str) -> GivenFacts:
     """The draft length and the acceptance that a text states. A value that the text states differently
     several times is left out.
     """
-    lengths = {int(one["length"] or one["before"]) for one in _LENGTH.finditer(words)}
+    lengths = {int(one["length"] or one["of_mtp"] or one["before"]) for one in _LENGTH.finditer(words)}
     length = lengths.pop() if len(lengths) == 1 else None
     means = {float(one["mean"]) for one in _MEAN.finditer(words)}
     shares = set(_shares(words))

@@ -12,6 +12,7 @@ from perfmodel.answers.point.foreign_flags import instead_of
 from perfmodel.reading import is_file
 from perfmodel.specs import DRIFT
 from perfmodel.validate.engine.signs import signs_in
+from perfmodel.validate.engine.written_servers import as_command
 
 PROGRAMS = {
     "vllm serve": "vllm",
@@ -39,6 +40,7 @@ FLAGS = {
     "--model": "--model",
     "--model-path": "--model",
     "-hf": "--model",
+    "--hf-repo": "--model",
     "-m": "--model",
     "--tensor-parallel-size": "--tp",
     "-tp": "--tp",
@@ -54,11 +56,13 @@ FLAGS = {
     "--draft-model": "--draft",
     "--model-draft": "--draft",
     "-md": "--draft",
+    "--spec-draft-model": "--draft",
     "--tp-size": "--tp",
     "--tp": "--tp",
     "--quantization": "--weights",
     "--kv-cache-dtype": "--kv-dtype",
     "-ctk": "--kv-dtype",
+    "--cache-type-k": "--kv-dtype",
     "--speculative-num-steps": "--gamma",
     "--spec-draft-n-max": "--gamma",
     "--draft-max": "--gamma",
@@ -66,10 +70,14 @@ FLAGS = {
     "--speculative-algorithm": "--draft",
     "--n-cpu-moe": "--cpu-moe",
     "-ngl": "--gpu-layers",
+    "--n-gpu-layers": "--gpu-layers",
+    "--gpu-layers": "--gpu-layers",
     "--attention-backend": "--attention-backend",
     "--max-num-seqs": "--max-num-seqs",
 }
 """Flag of a server -> the flag of perfmodel."""
+_WINDOWS = re.compile(r"(?<!\w)[A-Za-z]:\\[^\s\"']+")
+"""A path of Windows."""
 CONFIG = "--speculative-config"
 HEADS = ("--speculative-draft-model-path", "--speculative-draft-model")
 """SGLang's flags for a draft head. Without a head, its algorithm EAGLE runs the MTP layers of the model."""
@@ -87,7 +95,7 @@ TREE = ("--speculative-num-steps", "--speculative-eagle-topk", "--speculative-nu
 """Flags of SGLang that describe a tree of drafted tokens: levels, children and nodes."""
 _CAPTURED = re.compile(r"--cuda-graph-max-bs[= ](\d+)")
 SERVED_WHOLE = 99
-"""Smallest value of ``-ngl`` that means that all layers are on the device."""
+"""Smallest number of layers on the device that means all layers."""
 EXAMPLES = {
     "--host-bandwidth": (
         "80",
@@ -115,10 +123,10 @@ them.
 
 
 def question_of(text: str, hardware: str = "DEVICE") -> str | None:
-    """The command line of a question about a server, translated from the command that starts the server; None
-    for any other text.
+    """The command line of a question about a server, translated from the command that starts the server, or
+    from its declaration in YAML or Python. None for any other text.
     """
-    command = _COMMAND.search(text)
+    command = _COMMAND.search(as_command(_WINDOWS.sub(lambda path: path[0].replace("\\", "/"), text)))
     if command is None:
         return None
     try:
@@ -239,8 +247,8 @@ def _file(here: str, value: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_whole(flag: str, value: str) -> bool:
-    """Whether the flag is ``-ngl`` with a value that puts all layers on the device."""
-    return flag == "-ngl" and (not value.isdigit() or int(value) >= SERVED_WHOLE)
+    """Whether the flag puts all layers on the device."""
+    return FLAGS[flag] == "--gpu-layers" and (not value.isdigit() or int(value) >= SERVED_WHOLE)
 
 
 def _of_config(config: object) -> Iterator[tuple[str, str]]:

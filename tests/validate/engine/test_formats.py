@@ -169,6 +169,14 @@ RUNS: dict[str, dict[str, Any]] = {
         "concurrency": 2.5,
     },
     "sglang_costs": {"sample_batch_tokens": [8, 64], "sample_steps_per_sec": [100, 50]},
+    "sglang_speculative": {
+        "batch_size": 2,
+        "steps": 3,
+        "topk": 1,
+        "num_draft_tokens": 4,
+        "acc_length": 2.5,
+        "step_time": 0.01,
+    },
     "vllm_forward": {"median_us": 5000, "requests": [{"query_len": 1, "kv_len": 2, "num_draft_tokens": 0}]},
     "llama_bench": {"n_gen": 100, "avg_ns": 2e9, "n_prompt": 0},
     "llama_server": {"predicted_n": 101, "predicted_ms": 930.0, "prompt_n": 512},
@@ -243,6 +251,18 @@ def step(**figures: object) -> dict[str, object]:
             {"accept_length": 2.0, "max_concurrency": 4},
             {"gamma": 1},
             step(batch=4, context=125, gamma=1, tokens_per_iteration=2, seconds=0.04),
+        ),
+        (
+            "sglang_speculative",
+            {},
+            {"input": 100},
+            step(batch=2, context=100.5, gamma=3, tokens_per_iteration=2.5, seconds=0.01, output=1),
+        ),
+        (
+            "sglang_speculative",
+            {"steps": 0, "topk": 0, "num_draft_tokens": 0, "acc_length": 1.0},
+            {"input": 100},
+            step(batch=2, context=100.5, seconds=0.01, output=1),
         ),
         ("vllm_forward", {}, {}, step(batch=1, context=1, seconds=0.005, prompt=None, output=None)),
         (

@@ -73,7 +73,7 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("ollama", {}, [(1, 812 + 320, 0, 1.0, 67.9 / 640)]),
         ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
         # 512 tokens/s of 8 requests are 64 of each: the rate rises, so it is that of all
-        ("concurrency_table", {"input": 1024}, [(1, 1024.5, 0, 1.0, 1 / 95.2), (8, 1024.5, 0, 1.0, 1 / 64)]),
+        ("concurrency_table", {}, [(1, 1152, 0, 1.0, 1 / 95.2), (8, 1152, 0, 1.0, 1 / 64)]),
         # behind the prompt of the row above: of 2,048 tokens, of the 4,096 cached ones, and of both
         (
             "llama_benchy",
@@ -91,12 +91,12 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
             {"gamma": 3},
             [(1, 1024 + 128, 3, 2.81, 2.81 / 109.87), (8, 1152, 3, 2.79, 8 * 2.79 / 610.2)],
         ),
-        ("metric_table", {"input": 1024}, [(8, 1024.5, 0, 1.0, 0.0096), (8, 1024.5, 3, 2.1, 2.1 * 0.0121)]),
+        ("metric_table", {}, [(8, 1152, 0, 1.0, 0.0096), (8, 1152, 3, 2.1, 2.1 * 0.0121)]),
         # 1.91 and 1 + 3 x 0.72 tokens per iteration
         (
             "draft_length_table",
-            {"input": 512},
-            [(1, 512.5, 0, 1.0, 1 / 38), (1, 512.5, 1, 1.91, 1.91 / 52.4), (1, 512.5, 3, 3.16, 3.16 / 55.3)],
+            {},
+            [(1, 640, 0, 1.0, 1 / 38), (1, 640, 1, 1.91, 1.91 / 52.4), (1, 640, 3, 3.16, 3.16 / 55.3)],
         ),
         (
             "guidellm_table",
@@ -129,7 +129,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
             ("18|    0|    0", "18|    0|    3"),
             r"concurrent@1: Err: must be 0 failed requests",
         ),
-        ("concurrency_table", ("", ""), r"-: input: must be stated"),
+        ("concurrency_table", (" in / 256 out", ""), r"-: input: must be stated"),
         ("concurrency_table", ("512", "64"), r"-: tok/s: must say whether it is of all requests or of one"),
         ("concurrency_table", ("512", "0"), r"-: tok/s: must be above 0"),
         ("genai_perf", ("Inter Token Latency", "x"), r"-: inter token latency: must be printed"),
@@ -166,8 +166,8 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("llama_sweep_bench", ("3.200", "x"), r"-: T_TG s: must be a number"),
         ("sglang_one_batch_server", ("", ""), r"-: gamma: must be stated, as in --from -,gamma=N"),
         ("sglang_one_batch_server", ("109.87", "0"), r"-: output throughput: must be above 0"),
-        ("draft_length_table", ("", ""), r"-: input: must be stated"),
-        ("metric_table", ("", ""), r"-: input: must be stated"),
+        ("draft_length_table", (" in / 256 out", ""), r"-: input: must be stated"),
+        ("metric_table", (" in / 256 out", ""), r"-: input: must be stated"),
         ("ollama", ("1m7.9s", "1m7.9"), r"eval duration: must be a time such as 4.368s"),
         ("ollama", ("eval count:           640", "x"), r"eval count: must be above 0"),
     ],

@@ -22,6 +22,7 @@ from perfmodel.validate.engine.acceptance.counters import (
     states_positions,
 )
 from perfmodel.validate.engine.acceptance.vllm_printed import OF_BENCH
+from perfmodel.validate.engine.cache_size import printed_draft_length
 
 MODULES: dict[str, Any] = {"vllm": vllm, "llama.cpp": llama_cpp, "sglang": sglang}
 """Engine -> its module. Each module has `WORDS`; a text of the engine contains one of them. Its function
@@ -84,7 +85,7 @@ def served_gamma(where: str, text: str, given: int | None) -> int | None:
     is known but the text counts by position, which shows the length later. Raises InputError in all other
     cases.
     """
-    gamma = given or draft_length(text)
+    gamma = given or draft_length(text) or printed_draft_length(text)
     if gamma is None and not states_positions(text):
         raise InputError(f"--gamma: must be given: {where} {_lengths_in_words(text)}")
     return gamma

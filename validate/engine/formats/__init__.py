@@ -11,6 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.specs import files
 from perfmodel.validate.engine.formats import clients, desktop, llama_cpp, vllm
+from perfmodel.validate.engine.headed_parts import read_parts
 from perfmodel.validate.engine.pastes import form_of, text_forms
 from perfmodel.validate.engine.record import EngineRecord
 from perfmodel.validate.engine.text import is_json, parse_objects, plain
@@ -55,6 +56,12 @@ FORMATS = {
     ),
     "sglang": BenchFormat(
         "sglang.bench_serving --output-file", ({"accept_length", "median_tpot_ms"},), clients.sglang
+    ),
+    "sglang_speculative": BenchFormat(
+        "bench_speculative.py of SGLang",
+        ({"steps", "topk", "num_draft_tokens", "acc_length", "step_time"},),
+        clients.sglang_speculative,
+        "sglang",
     ),
     "sglang_costs": BenchFormat(
         "SGLang's cost table (dspark_sps_profiler)",
@@ -101,7 +108,7 @@ def read(path: Path, facts: GivenFacts) -> list[Timing]:
     printed = plain(text)
     form = form_of(printed)
     if form is not None:
-        return form.read(path.name, printed, facts)
+        return read_parts(form, path.name, printed, facts)
     if path.suffix in (".yaml", ".yml"):
         runs = [files.read_mapping(path)]
     else:
@@ -118,7 +125,7 @@ def read_pasted(where: str, text: str, facts: GivenFacts) -> list[Timing]:
     """The same as `read`, for a text without a file. Raises InputError, which names `where` and the fault."""
     form = form_of(text)
     if form is not None:
-        return form.read(where, text, facts)
+        return read_parts(form, where, text, facts)
     runs = parse_objects(where, text) if is_json(text) else []
     known = format_of(runs) if runs else None
     if known is None:

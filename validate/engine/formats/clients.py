@@ -69,6 +69,23 @@ def sglang(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     return [of_client(where, tpot, drafted, batch, RequestLengths(prompt, output), ttft, completed)]
 
 
+def sglang_speculative(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
+    """The lines that SGLang's ``bench_speculative.py`` writes: one object per server, with the time of an
+    iteration. The user gives the context with ``input=N``.
+    """
+    nodes = int(number(where, run, "num_draft_tokens"))
+    levels = int(number(where, run, "steps"))
+    children = int(number(where, run, "topk"))
+    if children > 1:
+        tree = f"{levels}x{children}x{nodes}"
+        raise InputError(f"{where}: topk: must be 1, a chain; of a tree, ask `perfmodel tree --given {tree}`")
+    drafted = SpeculatedTokens(levels, number(where, run, "acc_length") if levels else 1.0)
+    lengths = RequestLengths(needed(where, "input", facts.input), facts.output or 1.0)
+    batch = positive(where, run, "batch_size")
+    seconds = positive(where, run, "step_time")
+    return [step(where, seconds, batch, lengths, drafted, how="time of an iteration")]
+
+
 def sglang_costs(where: str, table: dict[str, Any], facts: GivenFacts) -> list[Timing]:
     """The cost table of SGLang's ``dspark_sps_profiler`` (0.5.23): iterations per second by verified tokens.
 

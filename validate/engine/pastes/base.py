@@ -2,7 +2,7 @@
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,6 +21,10 @@ ACCEPTED_HEADING = re.compile(r"\bacc(?:ept\w*)?\b", re.IGNORECASE)
 """Part of the heading of a column or row about accepted tokens."""
 PROMPT_WORD = re.compile(r"\b(?:prompt|prefill|pp)\b", re.IGNORECASE)
 """A word for prompts in a sentence."""
+
+_TPOT = re.compile(r"\b(?:tpot|time per output token)\b", re.IGNORECASE)
+_MEDIAN = re.compile(r"\b(?:median|p50)\b", re.IGNORECASE)
+_TAIL = re.compile(r"\bp(?:9\d|75)|\bmax\b|\bmin\b|\bstd\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +45,12 @@ class TextForm(ABC):
 
     - title: the name of the format in messages.
     - engine: the engine that prints it; empty if several engines or clients do.
+    - counts_drafts: whether a text can tell by itself whether a draft ran.
     """
 
     title: ClassVar[str]
     engine: ClassVar[str] = ""
+    counts_drafts: ClassVar[bool] = True
 
     @abstractmethod
     def has(self, text: str) -> bool:
@@ -82,6 +88,12 @@ def bare_number(cell: str) -> str:
     """The number of a cell such as ``1,210 tok/s``, without commas; empty for an empty cell."""
     words = cell.replace(",", "").split()
     return words[0] if words else ""
+
+
+def tpot_names(names: Iterable[str]) -> list[str]:
+    """The names of metrics or columns that have a median or a mean TPOT in milliseconds, medians first."""
+    named = [name for name in names if _TPOT.search(name) and not _TAIL.search(name)]
+    return sorted(named, key=lambda name: _MEDIAN.search(name) is None)
 
 
 def rows(text: str, columns: Sequence[str]) -> Iterator[Mapping[str, str]]:

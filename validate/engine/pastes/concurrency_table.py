@@ -1,5 +1,5 @@
-"""Tables that people write by hand: the number of concurrent requests, and tokens per second in total or per
-request.
+"""Tables that people write by hand: the number of concurrent requests, and the TPOT, or tokens per second in
+total or per request.
 """
 
 import re
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.drafting_words import drafted_tokens, is_drafting
 from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.pastes.base import (
     PROMPT_HEADING,
     RATE_HEADING,
@@ -16,6 +17,7 @@ from perfmodel.validate.engine.pastes.base import (
     bare_number,
     number,
     rows,
+    tpot_names,
 )
 from perfmodel.validate.engine.timing import NOT_SPECULATED, GivenFacts, Timing, speculation, stated_lengths
 
@@ -39,11 +41,13 @@ class _Rate:
 
     - of_each: whether a rate is per request instead of the total; None if the heading says neither.
     - drafts: whether the rate was measured with a draft; None if the heading says neither.
+    - has_tpot: whether the column has the TPOT of each request, in milliseconds.
     """
 
     name: str
     of_each: bool | None
     drafts: bool | None
+    has_tpot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,15 +59,15 @@ class _Head:
 
 
 class ConcurrencyTable(TextForm):
-    """A row is a step of N concurrent requests. If two columns have rates with and without a draft, it is two
-    steps.
+    """A row is a step of N concurrent requests. If two columns have figures with and without a draft, it is
+    two steps. If the table has the TPOT, its tokens per second are not used.
 
     The heading may not say whether a rate is the total or per request. A rate that rises with N is then the
     total, because one request does not get faster with more requests. If the rate does not rise, InputError
     asks for the missing word.
     """
 
-    title = "table of concurrency and tokens per second"
+    title = "table of concurrency and tokens per second or TPOT"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
@@ -73,6 +77,7 @@ class ConcurrencyTable(TextForm):
         """See `TextForm.read`."""
         head = _head(text)
         assert head
+        facts = facts.over(load(text))
         steps = []
         for column in head.rates:
             points = list(_points(where, text, head, column))
@@ -96,7 +101,12 @@ def _head(text: str) -> _Head | None:
         cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
         at_once = [cell for cell in cells if _AT_ONCE.fullmatch(cell)]
         named = [cell for cell in cells if RATE_HEADING.search(cell) and not PROMPT_HEADING.search(cell)]
-        if at_once and named and not any(map(_OF_ENGINE.search, cells)):
+        if not at_once or any(map(_OF_ENGINE.search, cells)):
+            continue
+        if tpots := tpot_names(cells):
+            times = [_Rate(cell, True, is_drafting(cell), has_tpot=True) for cell in tpots]
+            return _Head(at_once[0], _in_use(times))
+        if named:
             rates = [_Rate(cell, _stated_of_each(cell), is_drafting(cell)) for cell in named]
             return _Head(at_once[0], _in_use(rates))
     return None
@@ -127,7 +137,7 @@ def _points(where: str, text: str, head: _Head, column: _Rate) -> Iterator[tuple
         for name, value in ((head.at_once, at_once), (column.name, rate)):
             if not value:
                 raise refuse(where, name, "above 0", row[name])
-        yield at_once, rate
+        yield at_once, 1e3 / rate if column.has_tpot else rate
 
 
 def _is_of_each(where: str, column: _Rate, points: list[tuple[float, float]]) -> bool:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.pastes.base import PROMPT_WORD, TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
@@ -55,6 +56,7 @@ class DraftLengthLines(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
+        facts = facts.over(load(text))
         lengths = stated_lengths(where, facts)
         batch = facts.batch or 1.0
         steps = []

@@ -1,4 +1,4 @@
-"""Tables that people write by hand: draft lengths and tokens per second, and often accepted tokens."""
+"""Tables that people write by hand: draft lengths, tokens per second or TPOT, and often accepted tokens."""
 
 import re
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import accepted_tokens
 from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.pastes.base import (
     ACCEPTED_HEADING,
     PROMPT_HEADING,
@@ -15,6 +16,7 @@ from perfmodel.validate.engine.pastes.base import (
     bare_number,
     number,
     rows,
+    tpot_names,
 )
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
@@ -53,21 +55,24 @@ _WITH = re.compile(r"\D*?(?P<length>\d{1,2})")
 class _Head:
     """The headings of the columns in use.
 
+    - speed: the heading of the tokens per second, or of the TPOT in milliseconds.
+    - has_tpot: whether `speed` is a TPOT.
     - accepted: the heading of the accepted tokens; None if the table does not have them.
     """
 
     length: str
-    rate: str
+    speed: str
+    has_tpot: bool
     accepted: str | None
 
 
 class DraftLengthTable(TextForm):
-    """A row is a step with N drafted tokens. It is a step of one request, unless the user gives ``batch=N``.
-    Accepted tokens are a share of the drafted ones (0.72 or 72 %), or tokens per iteration if the heading of
-    their column says so.
+    """A row is a step with N drafted tokens. It is a step of one request, unless the text or the user states
+    a number (``batch=N``). Accepted tokens are a share of the drafted ones (0.72 or 72 %), or tokens per
+    iteration if the heading of their column says so.
     """
 
-    title = "table of draft lengths and tokens per second"
+    title = "table of draft lengths and tokens per second or TPOT"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
@@ -78,15 +83,17 @@ class DraftLengthTable(TextForm):
         """See `TextForm.read`."""
         head = _head(text)
         assert head
+        facts = facts.over(load(text))
         lengths = stated_lengths(where, facts)
         batch = facts.batch or 1.0
         steps = []
         for row, length in _rows(text, head):
-            rate = number(where, head.rate, bare_number(row[head.rate]))
-            if not rate:
-                raise refuse(where, head.rate, "above 0", row[head.rate])
+            speed = number(where, head.speed, bare_number(row[head.speed]))
+            if not speed:
+                raise refuse(where, head.speed, "above 0", row[head.speed])
             drafted = _drafted(where, facts, head, row, length) if length else NOT_SPECULATED
-            iteration_s = batch * drafted.tokens_per_iteration / rate
+            token_s = speed / 1e3 if head.has_tpot else batch / speed
+            iteration_s = drafted.tokens_per_iteration * token_s
             how = "decoding time over iterations"
             steps.append(step(where, iteration_s, batch, lengths, drafted, how=how))
         return steps
@@ -110,9 +117,11 @@ def _head(text: str) -> _Head | None:
         lengths = [cell for cell in cells if _LENGTHS.fullmatch(cell)]
         lengths = lengths or [cell for cell in cells if _CONFIGURATIONS.fullmatch(cell)]
         rates = [cell for cell in cells if RATE_HEADING.search(cell) and not PROMPT_HEADING.search(cell)]
-        if lengths and rates:
-            accepted = [cell for cell in cells if ACCEPTED_HEADING.search(cell) and cell not in rates]
-            return _Head(lengths[0], rates[0], accepted[0] if accepted else None)
+        tpots = tpot_names(cells)
+        speeds = tpots or rates
+        if lengths and speeds:
+            accepted = [cell for cell in cells if ACCEPTED_HEADING.search(cell) and cell not in speeds]
+            return _Head(lengths[0], speeds[0], bool(tpots), accepted[0] if accepted else None)
     return None
 
 
@@ -123,7 +132,7 @@ def _rows(text: str, head: _Head) -> Iterator[tuple[dict[str, str], int]]:
     form = _NAMED if _CONFIGURATIONS.fullmatch(head.length) else _WITH
     if form is _NAMED and not _lists_lengths(text, head):
         return
-    columns = [column for column in (head.length, head.rate, head.accepted) if column is not None]
+    columns = [column for column in (head.length, head.speed, head.accepted) if column is not None]
     for row in rows(text, columns):
         cell = row[head.length]
         if _WITHOUT.fullmatch(cell):
@@ -134,7 +143,7 @@ def _rows(text: str, head: _Head) -> Iterator[tuple[dict[str, str], int]]:
 
 def _lists_lengths(text: str, head: _Head) -> bool:
     """Whether a column of configurations has draft lengths and decoding without a draft, and nothing else."""
-    cells = [row[head.length] for row in rows(text, [head.length, head.rate])]
+    cells = [row[head.length] for row in rows(text, [head.length, head.speed])]
     baselines = [cell for cell in cells if _WITHOUT.fullmatch(cell)]
     others = [cell for cell in cells if cell not in baselines]
     return bool(baselines) and bool(others) and all(_NAMED.fullmatch(cell) for cell in others)

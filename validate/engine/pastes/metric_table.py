@@ -1,12 +1,15 @@
-"""Tables that people write by hand, with one row per metric, a column with a draft and a column without."""
+"""Tables that people write by hand, with one row per metric, a column with a draft and a column without. Rows
+and columns may be exchanged.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.drafting_words import accepted_tokens, drafted_tokens, is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
-from perfmodel.validate.engine.pastes.base import ACCEPTED_HEADING, TextForm, number
+from perfmodel.validate.engine.load_words import load
+from perfmodel.validate.engine.pastes.base import ACCEPTED_HEADING, TextForm, number, tpot_names
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -17,10 +20,6 @@ from perfmodel.validate.engine.timing import (
     stated_lengths,
 )
 
-_TPOT = re.compile(r"\b(?:tpot|time per output token)\b", re.I)
-_MEDIAN = re.compile(r"\b(?:median|p50)\b", re.I)
-_TAIL = re.compile(r"\bp(?:9\d|75)|\bmax\b|\bmin\b|\bstd\b", re.I)
-"""Words of a metric whose value is not a typical TPOT."""
 _AT_ONCE = re.compile(r"\b(?:concurren\w+|batch size|clients)\b", re.I)
 _FIGURE = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
@@ -29,8 +28,9 @@ Columns = Mapping[str, Mapping[str, str]]
 
 
 class MetricTable(TextForm):
-    """A column is one step, with its median TPOT or else its mean TPOT. If the table does not have the number
-    of concurrent requests, the user gives ``batch=N``. The lengths of requests come from ``input=N``.
+    """A column is one step, with its median TPOT or else its mean TPOT. If the metrics are the columns, a row
+    is one step. If the table does not have the number of concurrent requests, the user gives ``batch=N``. The
+    lengths of requests come from ``input=N``.
     """
 
     title = "table of metrics with a draft and without"
@@ -43,6 +43,7 @@ class MetricTable(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
+        facts = facts.over(load(text)).over(GivenFacts(accepted=stated(text).accepted))
         lengths = stated_lengths(where, facts)
         steps = []
         for head, metrics in _columns(text).items():
@@ -58,13 +59,24 @@ class MetricTable(TextForm):
 
 
 def _columns(text: str) -> Columns:
-    """The columns whose headings say whether a draft ran."""
-    heads: list[str] = []
+    """The columns whose headings say whether a draft ran. If the headings are metrics, such rows."""
+    table = [
+        [cell.strip().strip("*` ") for cell in line.strip().strip("|").split("|")]
+        for line in text.splitlines()
+        if "|" in line and re.search(r"\w", line)
+    ]
+    if table and tpot_names(table[0][1:]):
+        table = [
+            list(cells) for cells in zip(*(row for row in table if len(row) == len(table[0])), strict=True)
+        ]
+    return _headed(table)
+
+
+def _headed(table: Sequence[Sequence[str]]) -> Columns:
+    """The columns of a table whose headings say whether a draft ran."""
+    heads: Sequence[str] = []
     columns: dict[str, dict[str, str]] = {}
-    for line in text.splitlines():
-        if "|" not in line or not re.search(r"\w", line):
-            continue
-        metric, *cells = [cell.strip().strip("*` ") for cell in line.strip().strip("|").split("|")]
+    for metric, *cells in table:
         if not heads and any(is_drafting(cell) is not None for cell in cells):
             heads = cells
             columns = {head: {} for head in heads if is_drafting(head) is not None}
@@ -77,9 +89,7 @@ def _columns(text: str) -> Columns:
 
 def _tpot_metric(metrics: Mapping[str, str]) -> str:
     """The name of the metric for the TPOT, a median if there is one; empty if no metric is the TPOT."""
-    named = [name for name in metrics if _TPOT.search(name) and not _TAIL.search(name)]
-    medians = [name for name in named if _MEDIAN.search(name)]
-    return next(iter(medians + named), "")
+    return next(iter(tpot_names(metrics)), "")
 
 
 def _drafted(where: str, head: str, metrics: Mapping[str, str], facts: GivenFacts) -> SpeculatedTokens:

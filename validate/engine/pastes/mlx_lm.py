@@ -33,6 +33,7 @@ class MlxLm(TextForm):
 
     title = "speed printed by mlx-lm or mlx-vlm"
     engine = "mlx"
+    counts_drafts = False
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""

@@ -27,6 +27,7 @@ class Ollama(TextForm):
 
     title = "timings of ollama run --verbose"
     engine = "llamacpp"
+    counts_drafts = False
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""

@@ -45,6 +45,7 @@ class OneLine(TextForm):
     """
 
     title = "speed of an output, as koboldcpp, tabbyAPI and llama-cli print it"
+    counts_drafts = False
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""

@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from perfmodel.errors import refuse
+from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.pastes.base import PROMPT_WORD, TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
@@ -30,6 +31,7 @@ _SPEED = re.compile(
 )
 """A speed, or milliseconds, with the words before it."""
 _TPOT = re.compile(r"\btpot\b", re.I)
+_ITL = re.compile(r"\bitl\b|\binter[- ]token latency\b", re.I)
 _CLAUSE = re.compile(r"[;\n]")
 """The words about the previous speed end here."""
 _SENTENCE = re.compile(r"[;,.\n]")
@@ -37,7 +39,7 @@ _SENTENCE = re.compile(r"[;,.\n]")
 _ENDED = re.compile(r"(?:[-=]+>|[→;,/]|\b(?:vs\.?|to|and|then))\s*$", re.I)
 """The words after a speed are about it if this ends them before the next speed."""
 _CONTRAST = re.compile(
-    r"\b(?:(?:enabl|disabl|drop|turn)\w*|from|instead|before|otherwise|vs|versus|compared|than|slower|faster)\b",
+    r"->|=>|→|\b(?:(?:enabl|disabl|drop|turn)\w*|from|instead|before|otherwise|vs|versus|compared|than|slower|faster)\b",
     re.I,
 )
 """Words that contrast a speed with a draft and a speed without one."""
@@ -69,7 +71,9 @@ class TwoSpeeds(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        facts = facts.over(stated(text))
+        if _ITL.search(text) and not _TPOT.search(text):
+            raise InputError(f"{where}: ITL: state the TPOT: with a draft, a gap may give several tokens")
+        facts = facts.over(stated(text)).over(load(text))
         lengths = stated_lengths(where, facts)
         batch = facts.batch or 1.0
         steps = []
@@ -94,7 +98,7 @@ def _speeds(where: str, text: str) -> Iterator[_Speed]:
     """The speeds in a short text. Times count only if they are times per output token."""
     if len(text) > LONGEST:
         return
-    of_tokens = _TPOT.search(text) is not None
+    of_tokens = _TPOT.search(text) is not None or _ITL.search(text) is not None
     found = [one for one in _SPEED.finditer(text) if not one["ms"] or one["token"] or of_tokens]
     if not found:
         return

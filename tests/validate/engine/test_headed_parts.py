@@ -1,0 +1,28 @@
+"""Texts of several answers of a program that prints no drafts: headings say which of them ran with one."""
+
+import pytest
+
+from perfmodel.validate.engine.formats import read_pasted
+from perfmodel.validate.engine.timing import GivenFacts, drafted_length
+from tests.validate.engine.pasting import sample
+
+GIVEN = GivenFacts(input=500, accepted=2.0)
+
+
+def test_headings_divide_the_answers_of_mlx_lm() -> None:
+    one = sample("mlx_lm")
+    text = f"My Mac:\n# without a draft\n{one}\n# --draft-model a/b --num-draft-tokens 2\n{one}"
+    alone, drafting = read_pasted("-", text, GIVEN)
+    assert (alone.gamma, alone.tokens_per_iteration, alone.seconds) == (0, 1.0, pytest.approx(1 / 41.382))
+    assert (drafting.gamma, drafting.seconds) == (2, pytest.approx(2 / 41.382))
+
+
+def test_without_two_kinds_of_headings_a_text_is_read_whole() -> None:
+    one = sample("mlx_lm")
+    for text in (f"# with a draft\n{one}", f"# baseline\n{one}# vanilla\n{one}", f"# baseline\n# MTP\n{one}"):
+        assert {step.gamma for step in read_pasted("-", text, GivenFacts(gamma=3, accepted=2.0))} == {3}
+
+
+@pytest.mark.parametrize(("mean", "length"), [(0.2, 1), (2.1, 2), (2.6, 3), (2.98, 3), (6.6, 7), (15.8, 16)])
+def test_a_mean_draft_is_no_longer_than_the_draft_length(mean: float, length: int) -> None:
+    assert drafted_length(mean) == length

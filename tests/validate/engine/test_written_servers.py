@@ -1,0 +1,140 @@
+"""Servers that are declared in YAML or started in Python are answered like the command that starts them."""
+
+import pytest
+
+from perfmodel.validate.engine.serve_command import question_of
+from perfmodel.validate.engine.written_servers import LONGEST_CALL, as_command
+
+END = "--batch 1 --context 8k"
+COMPOSE = """
+services:
+  vllm:
+    image: vllm/vllm-openai:v0.24.0
+    runtime: nvidia
+    ports:
+      - "8000:8000"
+    command: >
+      --model Qwen/Qwen3-32B-AWQ
+      --max-model-len 32768
+      --speculative-config '{"method": "eagle3", "num_speculative_tokens": 5}'
+    environment:
+      - HF_HOME=/data
+"""
+KUBERNETES = """
+containers:
+- name: vllm
+  image: vllm/vllm-openai:v0.26.0
+  command: ["vllm", "serve"]
+  args:
+    - "meta-llama/L-70B"
+    - "--tensor-parallel-size"
+    - "4"
+    - --speculative-config
+    - '{"method":"eagle3","num_speculative_tokens":3}'
+  resources:
+    limits:
+      nvidia.com/gpu: "4"
+"""
+ARGS = """
+image: vllm/vllm-openai:v0.26.0
+args: ["--model", "Qwen/Qwen3-32B", "--speculative-config", '{"method": "mtp", "num_speculative_tokens": 1}']
+"""
+DOCKERFILE = """FROM ghcr.io/x/y
+CMD ["python3", "-m", "sglang.launch_server", "--model-path", "Q/W", "--tp", "2"]
+"""
+SWAP = """
+models:
+  "qwen":
+    cmd: |
+      /app/llama-server --port ${PORT}
+      -hf a/B-GGUF:Q4_K_M --n-gpu-layers 99 --spec-type draft-mtp --spec-draft-n-max 2
+"""
+LLAMA_IMAGE = """
+  image: ghcr.io/ggml-org/llama.cpp:server-cuda
+  command: -m /models/Qwen3-32B-Q4_K_M.gguf -ngl 99 -np 1
+"""
+TENSORRT = """
+speculative_config:
+  decoding_type: Eagle
+  max_draft_len: 3
+  speculative_model_dir: nvidia/Llama-3.3-70B-Instruct-Eagle3
+kv_cache_config:
+  enable_block_reuse: false
+
+trtllm-serve nvidia/L-FP8 --tp_size 4 --extra_llm_api_options extra.yml
+"""
+VLLM_PYTHON = """
+from vllm import LLM, SamplingParams
+llm = LLM(
+    model="meta-llama/Llama-3.1-8B-Instruct",
+    tensor_parallel_size=2,
+    enforce_eager=True,
+    enable_prefix_caching=False,
+    dtype=torch.bfloat16,
+    speculative_config={"method": "ngram", "num_speculative_tokens": 5},
+)
+outputs = llm.generate(prompts)
+"""
+SGLANG_PYTHON = """
+llm = sgl.Engine(model_path="m", speculative_algorithm="EAGLE3", speculative_draft_model_path="h",
+                 speculative_num_steps=3, speculative_eagle_topk=1, speculative_num_draft_tokens=4)
+"""
+TENSORRT_PYTHON = """
+from tensorrt_llm import LLM
+from tensorrt_llm.llmapi import MTPDecodingConfig
+draft = MTPDecodingConfig(num_nextn_predict_layers=3)
+llm = LLM("nvidia/x", tensor_parallel_size=8, speculative_config=draft)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        (COMPOSE, f"--model Qwen/Qwen3-32B-AWQ --draft eagle3 --gamma 5 --engine vllm@0.24.0 {END}"),
+        (
+            KUBERNETES,
+            f"--model meta-llama/L-70B --tp 4 --draft eagle3 --gamma 3 --engine vllm@0.26.0 {END}",
+        ),
+        (ARGS, f"--model Qwen/Qwen3-32B --draft mtp --gamma 1 --engine vllm@0.26.0 {END}"),
+        (DOCKERFILE, f"--model Q/W --tp 2 --engine sglang {END}"),
+        (SWAP, f"--model a/B-GGUF:Q4_K_M --draft mtp --gamma 2 --engine llamacpp {END}"),
+        (LLAMA_IMAGE, f"--model Qwen3-32B --weights q4_k_m --engine llamacpp {END}"),
+        (
+            TENSORRT,
+            f"--model nvidia/L-FP8 --tp 4 --draft eagle3 --gamma 3 --engine trtllm {END}",
+        ),
+        (
+            VLLM_PYTHON,
+            f"--model meta-llama/Llama-3.1-8B-Instruct --tp 2 --draft ngram --gamma 5 --engine vllm {END}",
+        ),
+        (SGLANG_PYTHON, f"--model m --draft eagle3 --gamma 3 --engine sglang {END}"),
+        (TENSORRT_PYTHON, f"--model nvidia/x --tp 8 --draft mtp --gamma 3 --engine trtllm {END}"),
+    ],
+)
+def test_the_question_about_a_declared_server(text: str, asks: str) -> None:
+    assert question_of(text) == f"perfmodel whatif --hardware DEVICE {asks}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "LLM(model='m'",
+        "LLM(" + "(" * 300 + ")",
+        "LLM(model='m', " + " " * LONGEST_CALL + ")",
+        "my LLM(s) are slow",
+        "my engine reads args: none",
+    ],
+)
+def test_a_text_that_declares_no_server_is_left_as_it_is(text: str) -> None:
+    assert as_command(text) == text
+    assert question_of(text) is None
+
+
+def test_a_broken_list_is_no_command() -> None:
+    assert question_of("args: [broken, 'list]") is None
+
+
+def test_a_path_of_windows_names_the_model_and_the_format() -> None:
+    asked = question_of(r"llama-server.exe -m C:\models\Qwen3.8-27B-UD-Q4_K_XL.gguf -ngl 999 -np 1")
+    assert asked is not None
+    assert "--model Qwen3.8-27B --weights ud-q4_k_xl" in asked
