@@ -61,6 +61,38 @@ def _bins(scenario: Scenario) -> tuple[Array, Array]:
     return shares[:, None] / shares.sum(), rates[:, : scenario.longest(rates.shape[1])]
 
 
+class _Stops(NamedTuple):
+    """All rules by which drafts can end early. The numbers are means per sequence, over ``[probability,
+    length]``.
+
+    - least_probability: the least probability of a rule, over ``[probability]``.
+    - verified: number of drafted tokens that are verified.
+    - accepted: number of these tokens that are accepted.
+    - drafting: probability that a draft reaches the pass that drafts this token.
+    """
+
+    least_probability: Array
+    verified: Array
+    accepted: Array
+    drafting: Array
+
+
+def _stops(weight: Array, rates: Array) -> _Stops:
+    """The rules for the bins of an acceptance. Every rate of a bin is tried as the least probability.
+
+    - weight, rates: see `_bins`.
+    """
+    least = np.unique([0.0, *rates.flat])
+    # [probability, bin, position]
+    kept = np.minimum.accumulate(rates >= least[:, None, None], axis=2) * weight
+    return _Stops(
+        least,
+        verified=kept.sum(1).cumsum(1),
+        accepted=(kept * rates.cumprod(1)).sum(1).cumsum(1),
+        drafting=np.column_stack([np.ones(len(least)), kept.sum(1)[:, :-1]]),
+    )
+
+
 def best_stop(
     scenario: Scenario,
     batches: Array,
@@ -78,20 +110,18 @@ def best_stop(
     has the weight log(1 + 1/batch), as in a table of draft lengths. The probability that the draft reports
     for a token is assumed to equal the conditional acceptance of the token's bin.
     """
-    weight, rates = _bins(scenario)
-    least = np.unique([0.0, *rates.flat])
-    lengths = np.arange(1, rates.shape[1] + 1)
-    # [probability, bin, position]
-    kept = np.minimum.accumulate(rates >= least[:, None, None], axis=2) * weight
-    verified = kept.sum(1).cumsum(1)
-    gained = (kept * rates.cumprod(1)).sum(1).cumsum(1)
-    drafting = np.column_stack([np.ones(len(least)), kept.sum(1)[:, :-1]])
+    stops = _stops(*_bins(scenario))
+    least = stops.least_probability
+    lengths = np.arange(1, stops.verified.shape[1] + 1)
     batch = batches[:, None, None, None]
     context = contexts[:, None, None]  # the last two axes are [probability, length]
-    passes = lengths if scenario.draft.in_one_pass else (1.0 - (1.0 - drafting) ** batch).cumsum(-1)
+    if scenario.draft.in_one_pass:
+        passes: Array = np.asarray(lengths, float)
+    else:  # a pass runs as long as one sequence drafts
+        passes = (1.0 - (1.0 - stops.drafting) ** batch).cumsum(-1)
     seconds = scenario.draft_token_s(batch, context, lengths) * passes + scenario.overhead_s(batch, context)
-    seconds = seconds + scenario.target_pass_s(batch, context, 1.0 + verified)
-    slowness = seconds / (1.0 + gained) / scenario.target_pass_s(batch, context)
+    seconds = seconds + scenario.target_pass_s(batch, context, 1.0 + stops.verified)
+    slowness = seconds / (1.0 + stops.accepted) / scenario.target_pass_s(batch, context)
     slowness = np.average(slowness.mean(1), axis=0, weights=np.log1p(1.0 / batches))
     fits = memory_of(scenario, batches[-1], contexts[-1], lengths, fraction).fits
     slowness = np.where(fits, slowness, np.inf)

@@ -158,6 +158,12 @@ entries.
 """
 
 
+_PROJECTIONS = {"compressed_sparse_attention": 4, "heavily_compressed_attention": 2}
+"""The number of projections, each as wide as a head, that a layer of each kind needs for its cached
+entries.
+"""
+
+
 def compressed(keys: Keys, layers: int) -> Fields:
     """Reads DeepSeek-V4. Every layer has a sliding window. Some layers also cache one entry per 4 tokens, and
     an indexer chooses among these entries. Other layers cache one entry per 128 tokens, and read all these
@@ -167,40 +173,55 @@ def compressed(keys: Keys, layers: int) -> Fields:
     """
     rates = keys.mapping("compress_rates")
     stride = _STRIDES | ({kind: rates.integer(kind) for kind in rates.data} if rates else {})
-    names = {every: kind for kind, every in stride.items()}
-    given = keys.data.get("compress_ratios")
-    if isinstance(given, list) and all(ratio in names for ratio in given) and len(given) >= layers:
-        types = [names[ratio] for ratio in given[:layers]]
-    else:
-        head = "index_topk" not in keys.data  # the layers of a draft head have only a window
-        types = layer_types(keys, layers, tuple(stride), ["sliding_attention"] * layers if head else ())
-    if not types:
-        raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, names))}")
+    types = _compressed_types(keys, layers, stride)
     keys.ignore(
         "compress_ratios", "compress_rope_theta", "num_hash_layers", "qk_rope_head_dim", "mlp_layer_types"
     )
     hidden = keys.integer("hidden_size")
     dim = keys.integer("head_dim")
-    chosen = types.count("compressed_sparse_attention")
-    groups = []
-    made = streams(keys, layers).get("projections", [])
-    for kind, pieces in (("compressed_sparse_attention", 4), ("heavily_compressed_attention", 2)):
+    fields = streams(keys, layers)
+    projections = list(fields.get("projections", ()))
+    caches = []
+    for kind, count_of_each in _PROJECTIONS.items():
         if count := types.count(kind):
-            groups.append({"layers": count, "stride": stride[kind], "chosen": pieces == 4})
+            is_chosen = kind == "compressed_sparse_attention"
+            caches.append({"layers": count, "stride": stride[kind], "chosen": is_chosen})
             name = f"compress ({stride[kind]})"
-            outputs = pieces * dim
-            made.append({"name": name, "layers": count, "inputs": hidden, "outputs": outputs})
-    chooses: Fields | None = None
-    if chosen:
-        fields = {"num_heads": "index_n_heads", "head_dim": "index_head_dim", "topk": "index_topk"}
-        chooses = {field: keys.integer(key, high=MAX_TOKENS) for field, key in fields.items()}
-        chooses |= {"layers": chosen, "stride": stride["compressed_sparse_attention"], "key_projections": 4}
+            projections.append(
+                {"name": name, "layers": count, "inputs": hidden, "outputs": count_of_each * dim}
+            )
     low = {"query_rank": "q_lora_rank", "output_rank": "o_lora_rank", "output_groups": "o_groups"}
-    return streams(keys, layers) | {
+    return fields | {
         "sliding_window": keys.integer("sliding_window", high=MAX_TOKENS),
         "num_sliding_layers": layers,
         "low_rank": {field: keys.integer(key) for field, key in low.items()},
-        "compressed": groups,
-        "projections": made,
-        "indexer": chooses,
+        "compressed": caches,
+        "projections": projections,
+        "indexer": _compressed_indexer(keys, types, stride),
     }
+
+
+def _compressed_types(keys: Keys, layers: int, stride: dict[str, int]) -> list[str]:
+    """The kind of each layer of DeepSeek-V4, from the numbers in `compress_ratios` or from `layer_types`.
+
+    - stride: number of tokens per cached entry, by kind of layer.
+    """
+    kinds = {every: kind for kind, every in stride.items()}
+    ratios = keys.data.get("compress_ratios")
+    if isinstance(ratios, list) and all(ratio in kinds for ratio in ratios) and len(ratios) >= layers:
+        return [kinds[ratio] for ratio in ratios[:layers]]
+    is_head = "index_topk" not in keys.data  # the layers of a draft head have only a window
+    types = layer_types(keys, layers, tuple(stride), ["sliding_attention"] * layers if is_head else ())
+    if not types:
+        raise keys.bad("compress_ratios", f"a list of {layers} numbers out of {', '.join(map(str, kinds))}")
+    return types
+
+
+def _compressed_indexer(keys: Keys, types: list[str], stride: dict[str, int]) -> Fields | None:
+    """The indexer of DeepSeek-V4. The result is None if no layer has entries that it could choose."""
+    layers = types.count("compressed_sparse_attention")
+    if not layers:
+        return None
+    sizes = {"num_heads": "index_n_heads", "head_dim": "index_head_dim", "topk": "index_topk"}
+    read = {field: keys.integer(key, high=MAX_TOKENS) for field, key in sizes.items()}
+    return read | {"layers": layers, "stride": stride["compressed_sparse_attention"], "key_projections": 4}
