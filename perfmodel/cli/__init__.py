@@ -102,7 +102,8 @@ def app() -> None:
 
 
 COMPLETION = "_PERFMODEL_COMPLETE"
-"""The variable asks for the script of a shell (``bash_source``). The script sets it to ask for completions.
+"""The environment variable with which a shell asks for its completion script (``bash_source``). The script
+then sets it to ask for completions.
 """
 TERMINATED = 143
 """Exit status after SIGTERM, as shells give it."""

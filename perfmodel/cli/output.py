@@ -23,7 +23,7 @@ WIDTH = 112
 PIPED = 100
 """Columns of all output without a terminal."""
 TERMINAL = 80
-"""Columns of a terminal that does not report them."""
+"""Assumed columns of a terminal that does not report them."""
 GAP = 3
 """Blanks between the columns of a table."""
 TIGHT = (2, 1)

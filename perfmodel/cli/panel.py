@@ -262,7 +262,7 @@ def _time(a: WhatIf) -> str:
 
 
 def _energy(a: WhatIf) -> str:
-    """Energy per token and power."""
+    """The energy per token with and without the draft, and the power, in words."""
     baseline = f"baseline {a.ar_joules_per_token:.2f} J per token; {a.power_w:.0f} W per device"
     if a.joules_per_token is None or not a.query.gamma:
         return baseline

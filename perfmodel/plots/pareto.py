@@ -27,7 +27,7 @@ ABOVE: dict[str, Any] = {"xytext": (-5, 5), "ha": "right", "va": "bottom"}
 BELOW: dict[str, Any] = {"xytext": (5, -5), "ha": "left", "va": "top"}
 """Positions of the label of a point: above the front with a draft, and below the front of the baseline."""
 LEFT = 0.2
-"""In this left share of the picture, a label to the left of a point would touch the axis."""
+"""Share of the picture, at its left end, in which a label to the left of a point would touch the axis."""
 PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
 """The box behind a label."""
 CLOSE = 0.05

@@ -79,7 +79,7 @@ class GivenFacts:
     """Tokens per iteration."""
 
     def over(self, other: "GivenFacts") -> "GivenFacts":
-        """These facts. Facts that were not given are taken from `other`."""
+        """These facts, and those of `other` for facts that were not given."""
         facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(other, **{name: value for name, value in facts.items() if value is not None})
 

@@ -1,5 +1,5 @@
-"""Recovery after an interruption. Each finished row is one line with a checksum, which is flushed to the disk
-before the next row begins.
+"""Keeps the finished rows of a run, so an interrupted run can be continued. Each row is one line with a
+checksum, which is flushed to the disk before the next row begins.
 """
 
 import fcntl

@@ -129,7 +129,7 @@ def ratios(samples: Mapping[str, Sequence[float]]) -> list[float]:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Interquartile range over the median."""
+    """The interquartile range divided by the median."""
     lower, middle, upper = statistics.quantiles(values, n=4, method="inclusive")
     return (upper - lower) / middle
 

@@ -110,8 +110,8 @@ def _speeds(where: str, text: str) -> Iterator[_Speed]:
 def _kinds(text: str, speeds: list[re.Match[str]]) -> list[bool | None]:
     """Whether each speed was measured with a draft; None if the text says neither.
 
-    The words about a speed are before it. They are after it if the words before the first speed say neither,
-    or if every speed is followed by words that say so.
+    The words about a speed are before it. They are after it if the words before the first speed say nothing
+    about a draft, or if the words after each speed do.
     """
     words_before = [speed["words"] for speed in speeds]
     gaps = _texts_after(text, speeds)

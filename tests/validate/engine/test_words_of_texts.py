@@ -1,0 +1,150 @@
+"""Every word for a draft, a heading, a unit or a prefix that pasted texts can have."""
+
+import pytest
+
+from perfmodel.validate.engine.drafting_words import is_drafting, stated
+from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.logged_config import LoggedConfig
+from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.serve_command import question_of
+from perfmodel.validate.engine.text import plain
+from perfmodel.validate.engine.timing import GivenFacts, Timing
+
+
+def steps(text: str, **facts: float) -> list[Timing]:
+    form = form_of(plain(text))
+    assert form is not None
+    return form.read("-", plain(text), GivenFacts(**facts))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("words", ["no eagle3", "vanilla", "plain", "baseline", "no spec", "MTP off"])
+def test_words_for_decoding_without_a_draft(words: str) -> None:
+    assert is_drafting(words) is False
+
+
+@pytest.mark.parametrize("words", ["medusa", "NextN", "dflash", "dspark", "n-gram", "speculative"])
+def test_words_for_decoding_with_a_draft(words: str) -> None:
+    assert is_drafting(words) is True
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "n=4, acceptance ratio 0.5",
+        "n=4, accept rate was 50 %",
+        "n=4, acceptance length of 3",
+        "n=4, accept length was 3",
+        "n=4, acceptance length is 3",
+        "n=4, tokens per iteration: 3",
+        "n=4, tokens per step 3",
+    ],
+)
+def test_words_for_three_tokens_per_iteration(words: str) -> None:
+    assert stated(words) == GivenFacts(gamma=4, accepted=3.0)
+
+
+def test_waiting_requests_are_also_called_pending() -> None:
+    line = "Avg generation throughput: 80.0 tokens/s, Running: 4 reqs, Pending: 3 reqs\n"
+    load = LoggedLoad.of(line * 3)
+    assert load is not None
+    assert (load.running, load.waiting) == (4, 3)
+
+
+def test_a_configuration_has_several_forms() -> None:
+    log = LoggedConfig.of("vLLM API server version 0.9.1\nServerArgs(tp_size=4)")
+    assert (log.version, log.tp) == ("0.9.1", 4)
+
+
+@pytest.mark.parametrize("heading", ["users", "clients", "streams", "concurrent users"])
+@pytest.mark.parametrize(
+    ("rate", "of_each"),
+    [
+        ("tok/s per stream", True),
+        ("tok/s/stream", True),
+        ("combined tok/s", False),
+        ("total tok/s", False),
+    ],
+)
+def test_headings_of_tables_of_concurrency(heading: str, rate: str, of_each: bool) -> None:
+    table = f"| {heading} | {rate} |\n|--|--|\n| 1 | 40 |\n| 4 | 100 |"
+    slow = steps(table, input=512)[-1]
+    assert slow.seconds == pytest.approx(0.01 if of_each else 0.04)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["n", "k", "gamma", "draft", "nextn", "eagle3", "num_speculative_tokens", "--draft-n-max"],
+)
+def test_names_of_draft_lengths_in_lines(name: str) -> None:
+    lines = f"{name}=2: 50 tokens/s (acc 0.5)\n{name}=3: 60 t/s (acc 0.5)\nno draft: 40 tok/s"
+    assert [step.gamma for step in steps(lines, input=512)] == [2, 3, 0]
+
+
+@pytest.mark.parametrize("heading", ["settings", "variant", "config", "mode"])
+def test_headings_of_tables_of_configurations(heading: str) -> None:
+    table = f"| {heading} | tok/s |\n|--|--|\n| vanilla | 40 |\n| speculation n=2 | 55 |"
+    assert [step.gamma for step in steps(table, input=512, accepted=2.0)] == [0, 2]
+
+
+@pytest.mark.parametrize(
+    ("duration", "seconds"), [("2s", 2.0), ("500us", 5e-4), ("500µs", 5e-4), ("9ns", 9e-9)]
+)
+def test_units_of_durations_of_ollama(duration: str, seconds: float) -> None:
+    text = f"prompt eval count: 26 token(s)\neval count: 1 token(s)\neval duration: {duration}"
+    assert steps(text)[0].seconds == pytest.approx(seconds)
+
+
+def test_llama_cli_does_not_count_the_first_token() -> None:
+    text = "prompt eval time = 100.00 ms / 32 tokens\neval time = 1000.00 ms / 50 runs"
+    (step,) = steps(text)
+    assert (step.output, step.seconds) == (51, pytest.approx(0.02))
+
+
+def test_an_older_line_of_koboldcpp() -> None:
+    speeds = "Process:0.10s (1.0ms/T = 900.00T/s), Generation:2.50s (25.0ms/T = 40.00T/s)"
+    line = f"CtxLimit:512/4096, Amt:100/100, {speeds}"
+    (step,) = steps(line)
+    assert step.seconds == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize("word", ["vs", "vs.", "versus", "compared to", "instead of"])
+def test_words_that_contrast_two_speeds(word: str) -> None:
+    text = f"52 tok/s with MTP (n=3, acc 0.5) {word} 33 tok/s"
+    assert [step.gamma for step in steps(text, input=512)] == [3, 0]
+
+
+def test_titles_of_texts() -> None:
+    forms = {
+        "AIPerf | LLM Metrics": "table of genai-perf or aiperf",
+        "Throughput: 3.20 requests/s, 1640.00 total tokens/s": "output of vllm bench latency or throughput",
+    }
+    for text, title in forms.items():
+        form = form_of(text)
+        assert form is not None
+        assert form.title.startswith(title)
+
+
+@pytest.mark.parametrize(("mix", "weights"), [("BF16", "bf16"), ("F16", "f16"), ("MXFP4_MOE", "mxfp4_moe")])
+def test_formats_in_names_of_gguf_files(mix: str, weights: str) -> None:
+    question = question_of(f"llama-server -m models/Qwen3-8B-{mix}.gguf")
+    assert question is not None
+    assert f"--model Qwen3-8B --weights {weights}" in question
+
+
+@pytest.mark.parametrize(
+    ("text", "cleaned"),
+    [
+        ("1.201,33 tok/s", "1201.33 tok/s"),
+        ("draft;speedup\nnone;1.0×\nMTP;1.4×", "draft | speedup\nnone | 1.0×\nMTP | 1.4×"),
+        ("2026-11-02T10:00:00+01:00 a\n2026-11-02T10:00:01+01:00 b", "a\nb"),
+    ],
+)
+def test_numbers_cells_and_times_of_texts(text: str, cleaned: str) -> None:
+    assert plain(text) == cleaned
+
+
+@pytest.mark.parametrize("level", ["DEBUG", "INFO", "WARNING", "ERROR"])
+def test_lines_of_every_level_that_a_terminal_broke(level: str) -> None:
+    line = f"{level} 11-02 10:00:00 " + "word " * 12
+    first, rest = f"{line}", "longwordattheend of the line"
+    assert plain(f"{first}\n{rest}\n{line}").startswith(f"{line.rstrip()} {rest}")
