@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from perfmodel.answers.question import Query, resolve_costs
-from perfmodel.specs import load_gpu
+from perfmodel.costs import Degrees, shard
+from perfmodel.specs import load_gpu, load_model, precision_of
 from perfmodel.speculation import KVCapacity, Scenario, fraction_of, kv_cache_of, memory_of
-from perfmodel.speculation.accounts import Account, ServerSettings
+from perfmodel.speculation.accounts import Account, ServerSettings, account_of
 from perfmodel.speculation.capacity import available_bytes, weight_bytes
 
 GIB = 2**30
@@ -237,3 +238,32 @@ def test_the_groups_of_a_server_each_hold_a_sequence() -> None:
     assert 1 < narrow.max_concurrency < 2
     assert narrow.fitting_len is not None
     assert place(memory_fraction=0.74, max_model_len=narrow.fitting_len or 1).max_concurrency >= 2
+
+
+@pytest.mark.parametrize(
+    ("engine", "share"),
+    [("mlx", 1.0), ("mlx-dspark", 1.0), ("llamacpp", 1.0), (None, 0.92), ("unknown", 0.92)],
+)
+def test_the_default_share_of_the_memory_is_that_of_the_engine(engine: str | None, share: float) -> None:
+    """mlx-dspark uses memory like MLX. Without a known engine, the share is vLLM's."""
+    account = account_of(engine, ServerSettings())
+    scenario = server("llama-3.1-8b", "m4-max", "mlx")
+    assert account.fraction(scenario.machine.gpu, scenario.target_shard, "none") == share
+
+
+@pytest.mark.parametrize(
+    ("full", "sliding", "full_stored", "sliding_stored"),
+    [(12, 14, 14, 14), (10, 14, 14, 14), (10, 15, 10, 20), (10, 20, 10, 20)],
+)
+def test_vllm_pads_groups_of_layers(full: int, sliding: int, full_stored: int, sliding_stored: int) -> None:
+    """The smaller kind is padded to the larger one if the numbers of layers differ by less than a factor of
+    1.5. Otherwise the last group of the larger kind is padded. A sliding layer stores its window of 1,024
+    tokens less one and a pass of 2,048 tokens in blocks of 16, and one more block.
+    """
+    model = load_model("llama-3.1-8b").replace(
+        num_hidden_layers=full + sliding, num_sliding_layers=sliding, sliding_window=1024
+    )
+    part = shard(model, Degrees(1), precision_of(model, ("bf16",)))
+    settings = ServerSettings(max_num_batched_tokens=2048, max_model_len=8192)
+    stored = account_of("vllm", settings).sequence_bytes(load_gpu("h100"), part, 0.0, 0)
+    assert stored == 4096 * (full_stored * 8192 + sliding_stored * (3072 + 16))

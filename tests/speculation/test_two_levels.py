@@ -101,3 +101,13 @@ def test_the_verb_has_the_best_pair() -> None:
     assert answer.gamma_1 == best.gamma_1
     assert answer.gamma_2 == best.gamma_2
     assert answer.speedup == pytest.approx(best.speedup)
+
+
+def test_lengths_up_to_six_and_twelve_are_tried() -> None:
+    """Almost every token is accepted, so longer drafts are always faster."""
+    small, middle = levels()
+    sure = Acceptance.from_alpha(0.9999)
+    best = best_two_levels(
+        small.with_acceptance(sure), middle.with_acceptance(sure), 4.0, CONTEXT, None, None
+    )
+    assert (best.gamma_1, best.gamma_2) == (6, 12)
