@@ -98,18 +98,20 @@ def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
 
 
 def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
-    """The simplest layout of the same number of GPUs on which a request takes hardly longer; None if there
-    is none.
+    """The simplest layout of the same number of GPUs on which a request takes hardly longer and its first
+    token does not come much later; None if there is none.
     """
     if question.objective == "latency":
         return None
     layout = chosen.candidate.layout
     near = [s for s in _near(decision, chosen, NEARLY_GOOD) if s.candidate.layout.is_simpler_than(layout)]
+    latest_s = max(SOONER * chosen.ttft_s, LONG_WAIT_S)
+    near = [s for s in near if s.ttft_s <= latest_s]
     if not near:
         return None
     estimate = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
     served = confirmed(question, estimate)
-    if served is None or served.request_s > NEARLY_GOOD * chosen.request_s:
+    if served is None or served.request_s > NEARLY_GOOD * chosen.request_s or served.ttft_s > latest_s:
         return None
     text = f"{_in_short(served)} is simpler to run and takes {_longer(served, chosen)} time per request"
     return started(text, question, served)

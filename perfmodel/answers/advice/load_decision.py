@@ -17,6 +17,10 @@ from perfmodel.answers.question.typical import TypicalGain
 
 MOST_TIMES_THE_GPUS = 2
 """An answer lists layouts with at most this many times the GPUs of the choice."""
+SHARES_OF_BATCH = (1.0, 0.75, 0.5, 0.25)
+"""Shares of the mean batch at which typical drafts are tried. In a question without a load, requests share no
+prefix, so fewer of them fit.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +82,7 @@ def decide_under_load(search: LoadSearch) -> LoadDecision:
     likely: tuple[TypicalGain, ...] = ()
     to_measure = None
     if chosen is not None and verdict == "unknown_acceptance":
-        at_its_batch = chosen.at_its_batch(question)
-        alone = at_batch(question, at_its_batch.batch)
-        likely = likely_gains(alone, at_its_batch)
-        to_measure = cautious_point(alone, at_its_batch, likely)
+        likely, to_measure = _to_measure(question, chosen)
     return LoadDecision(chosen, option, baseline, rival, others, verdict, likely, to_measure)
 
 
@@ -95,6 +96,18 @@ def _verdict(search: LoadSearch, chosen: Served | None) -> AdviseVerdict:
     if not search.drafted and without_acceptance(search.question):
         return "unknown_acceptance"
     return "do_not_speculate"
+
+
+def _to_measure(question: AdviseQuery, chosen: Served) -> tuple[tuple[TypicalGain, ...], PricedPoint | None]:
+    """The typical gains of drafts at the mean batch, and the point with the draft to measure. If a draft does
+    not fit at this batch because the requests share a prefix, a smaller batch is taken.
+    """
+    for share in SHARES_OF_BATCH if question.prefix_len else SHARES_OF_BATCH[:1]:
+        point = chosen.at_its_batch(question, share)
+        alone = at_batch(question, point.batch)
+        if likely := likely_gains(alone, point):
+            return likely, cautious_point(alone, point, likely)
+    return (), None
 
 
 def _worth_the_risk(question: AdviseQuery, chosen: Served) -> bool:

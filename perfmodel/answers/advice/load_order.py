@@ -12,6 +12,11 @@ NEAR_TIE = 0.05
 """Servers whose latencies are farther below the limits are preferred, if a request takes longer on them by at
 most this share. The value is an assumption. It is less than half of the mean error of a step.
 """
+PATIENCE = 1.15
+"""Servers with a seat for every request are preferred to servers with a queue, if a request takes at most
+this many times as long on them. A queue adds its wait to every TTFT. The value is an assumption, about the
+mean error of a step.
+"""
 EASY = 0.7
 """A 90th percentile below this share of its limit counts as equal to this share. The value is an
 assumption.
@@ -30,17 +35,27 @@ def order(served: Served, question: AdviseQuery) -> tuple[float, float]:
 def safest_of_best(served: Sequence[Served], question: AdviseQuery) -> Served | None:
     """The first servers by `order`, or safer servers on the same number of GPUs that are nearly as fast.
     Among nearly equal servers, the first criterion is the distance of the latencies from the limits. The
-    second is that no request waits for others to finish. The third is simplicity.
+    second is that no request waits for others to finish. The third is simplicity. If no limit includes the
+    TTFT, servers on which no request waits are preferred to servers that are up to `PATIENCE` times as fast.
     """
     if not served:
         return None
     first = min(served, key=lambda s: order(s, question))
     gpus = first.candidate.layout.gpus
     as_many = [s for s in served if s.candidate.layout.gpus == gpus]
+    if minds_queues(question):
+        least_s = min(time_s(s, question) for s in as_many)
+        seated = [s for s in as_many if not s.queues]
+        as_many = [s for s in seated if time_s(s, question) <= PATIENCE * least_s] or as_many
     close = _within(as_many, near_tie(question), question)
     least = min(used(s, question) for s in close)
     alike = _within([s for s in close if used(s, question) == least], ALIKE, question)
     return min(alike, key=lambda s: (s.queues, s.candidate.layout.simplicity, time_s(s, question)))
+
+
+def minds_queues(question: AdviseQuery) -> bool:
+    """Whether the wait for a seat counts although no latency limit includes it."""
+    return question.objective != "latency" and not {"ttft", "e2e"} & question.latency_limits_ms.keys()
 
 
 def _within(served: Sequence[Served], share: float, question: AdviseQuery) -> list[Served]:

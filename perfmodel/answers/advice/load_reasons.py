@@ -45,14 +45,20 @@ def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> 
         return ""
     first = min(sooner, key=lambda s: time_s(s, question))
     less = 1.0 - time_s(first, question) / least_s
-    if less < SEEN or less > near_tie(question):
+    label = first.candidate.layout.label()
+    if less < SEEN:
         return ""
+    if less > near_tie(question):
+        if not first.queues or chosen.queues:
+            return ""
+        wait = f"its requests wait {seconds(first.ttft_s)} for the first token"
+        return f" ({label} takes {less:.0%} less time, but {wait})"
     why = "is simpler to run"
     if used(chosen, question) < used(first, question):
         why = "stays further below the limits"
     elif first.queues and not chosen.queues:
         why = "has a seat for every request"
-    return f" ({first.candidate.layout.label()} takes {less:.0%} less time, a near tie; the choice {why})"
+    return f" ({label} takes {less:.0%} less time, a near tie; the choice {why})"
 
 
 def _near_tie(question: AdviseQuery, chosen: Served, rival: Served) -> str:

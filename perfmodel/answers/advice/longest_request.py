@@ -25,7 +25,8 @@ def longest_request(
 
     - stated: the length that the question states. The function returns this length unless it is None.
     - mean: mean number of prompt and output tokens of a request.
-    - sequences: number of sequences of this length that must fit in memory at once.
+    - sequences: number of sequences of this length that must fit in memory at once. If not as many of the
+      mean length fit, because prompts share a part of the cache, it is the number that fits.
     - gamma: number of drafted tokens, because a draft needs memory too.
     """
     if stated is not None:
@@ -35,5 +36,7 @@ def longest_request(
     if (limit := scenario.target.max_position_embeddings) is not None:
         most = max(min(most, limit), mean)
     tokens = np.floor(np.geomspace(most, mean, TRIED))
-    fits = memory_of(scenario, float(sequences), tokens, float(gamma), memory_fraction).fits
+    whole = int(memory_of(scenario, 1.0, float(mean), float(gamma), memory_fraction).max_batch)
+    at_once = float(min(sequences, max(whole, 1)))
+    fits = memory_of(scenario, at_once, tokens, float(gamma), memory_fraction).fits
     return int(tokens[np.argmax(fits)]) if np.any(fits) else mean

@@ -17,7 +17,8 @@ from perfmodel.answers.point.warnings import warnings
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question import of_draft, of_power, resolve_costs
 from perfmodel.errors import InputError
-from perfmodel.specs import engine_of
+from perfmodel.specs import engine_of, served_id
+from perfmodel.specs.models.names import base_name
 from perfmodel.speculation import memory_of, speedup_interval, speedups
 
 
@@ -83,6 +84,20 @@ def line_of(lines: Export, point: PricedPoint) -> str | None:
     return None if engine is None else lines.lines.get(engine)
 
 
+def of_other_weights(query: AdviseQuery, point: PricedPoint) -> tuple[str, ...]:
+    """A warning if the acceptance of a point was published for a model, but the server loads other weights
+    (`model_path`), such as a fine-tune.
+    """
+    model_id = served_id(query.model)
+    is_own = query.acceptance is not None or point.candidate.rate is not None
+    if not point.gamma or is_own or query.model_path is None or model_id is None:
+        return ()
+    if base_name(model_id) in base_name(query.model_path):
+        return ()
+    known = f"the acceptance was published for {query.model}"
+    return (f"{known}; {query.model_path} may accept fewer tokens: measure it",)
+
+
 def warnings_of(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
     """The warnings about the choice and about all drafts that the question names."""
     s = chosen.candidate.scenario
@@ -97,4 +112,4 @@ def warnings_of(chosen: PricedPoint, query: AdviseQuery) -> tuple[str, ...]:
                 batch=1, draft=name, draft_kv="full", draft_tp=None, **chosen.layout.arguments()
             )
             notes += of_draft(resolve_costs(named), context)
-    return tuple(dict.fromkeys(notes))
+    return tuple(dict.fromkeys((*notes, *of_other_weights(query, chosen))))

@@ -125,9 +125,13 @@ class Served:
             -self.tpot_s,
         )
 
-    def at_its_batch(self, question: AdviseQuery) -> PricedPoint:
-        """The same point with the TPOT of `whatif`, which does not include the prefill of other requests."""
+    def at_its_batch(self, question: AdviseQuery, share: float = 1.0) -> PricedPoint:
+        """The same point with the TPOT of `whatif`, which does not include the prefill of other requests.
+
+        - share: factor for the batch.
+        """
         point = self.point
+        point = replace(point, batch=max(1, round(share * point.batch)))
         s = self.candidate.scenario
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
         tpot_s = float(predict(s, workload, point.gamma).tpot_s)

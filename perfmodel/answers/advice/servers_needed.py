@@ -5,6 +5,8 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.prices import room
@@ -14,6 +16,8 @@ from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES
+from perfmodel.queueing.kv_room import with_prefix_once
+from perfmodel.speculation import memory_of
 
 HEADROOM = OPEN.saturation
 """Largest share of the saturation rate at which a server runs, if there are no latency limits."""
@@ -139,8 +143,18 @@ def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow]
 
 
 def fitting_seats(question: AdviseQuery, candidate: Candidate, row: TrafficRow) -> int:
-    """The largest number of requests that fit in the memory of one server at once."""
-    return int(room(candidate.scenario, 1.0, float(row.gamma), question).max_batch)
+    """The largest number of requests that fit in the memory of one server at once. Prompt tokens that
+    requests share are in memory once per attention group.
+    """
+    gamma = float(row.gamma)
+    whole = room(candidate.scenario, 1.0, gamma, question)
+    if not question.prefix_len or not question.prefix_hits or not whole.max_batch:
+        return int(whole.max_batch)
+    own = float(question.context - question.prefix_len)
+    unshared = memory_of(candidate.scenario, 1.0, own, gamma, question.memory_fraction)
+    sequences = np.asarray(whole.sequences), np.asarray(unshared.sequences)
+    each = with_prefix_once(*sequences, question.prefix_hits)
+    return candidate.layout.dp * math.floor(each)
 
 
 def queues(row: TrafficRow, seats: int) -> bool:

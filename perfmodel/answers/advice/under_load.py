@@ -13,7 +13,7 @@ from perfmodel.answers.advice.load_decision import LoadDecision, decide_under_lo
 from perfmodel.answers.advice.load_reasons import load_reason
 from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.on_off import on_off
-from perfmodel.answers.advice.one_server import serve
+from perfmodel.answers.advice.one_server import of_other_weights, serve
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.run_first import first_change, run_first
@@ -74,7 +74,8 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     runner_up = decision.others[0] if decision.others else None
     layouts = [pick_under_load(served, question) for served in decision.layouts]
     switch = None if decision.rival is None else on_off(decision.rival.point, question)
-    warnings = (*search.candidates.left_out(question), *chosen.warnings)
+    tuned = of_other_weights(question, chosen.point)
+    warnings = (*search.candidates.left_out(question), *chosen.warnings, *tuned)
     choice = Advice(
         query=question,
         verdict=decision.verdict,

@@ -73,3 +73,21 @@ def test_the_choice_says_that_its_acceptance_was_not_measured_at_this_context(co
     assert answer.headline().endswith(words) == said
     measured = advise("qwen3-32b", "h100", **question, rate={"eagle3": "0.7/0.6/0.5"})
     assert "not measured" not in measured.headline()
+
+
+@pytest.mark.parametrize(
+    ("path", "rate", "warned"),
+    [
+        ("./my-finetune", None, True),
+        ("./my-finetune", {"eagle3": "0.7"}, False),
+        ("/models/Llama-3.1-8B-Instruct", None, False),
+        ("someone/Llama-3.1-8B-Instruct-AWQ", None, False),
+    ],
+)
+def test_a_fine_tune_may_accept_fewer_tokens_than_its_base_model(
+    path: str, rate: object, warned: bool
+) -> None:
+    drafts = {"draft": "eagle3"} if rate is None else {"rate": rate}
+    answer = advise("llama-3.1-8b", "h100", context=3072, batch=8, model_path=path, **drafts)
+    assert answer.chosen.gamma
+    assert any(f"{path} may accept fewer tokens" in warning for warning in answer.warnings) is warned

@@ -9,7 +9,7 @@ import pytest
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.load_order import safest_of_best
+from perfmodel.answers.advice.load_order import PATIENCE, safest_of_best
 from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.served import Served
@@ -22,7 +22,7 @@ from tests.sampled import first_fast
 @pytest.mark.parametrize("seed", first_fast([(seed,) for seed in range(8)]))
 def test_no_layout_asked_by_itself_ends_requests_sooner_than_the_choice(seed: int) -> None:
     """A random load: no layout of the same GPUs beats the choice by more than 3 %, one that was not replayed
-    included.
+    included. Layouts with later first tokens may have a queue.
     """
     draws = random.Random(seed)
     model, draft = draws.choice((("llama-3.1-8b", "eagle3"), ("gpt-oss-120b", "eagle3"), ("glm-4.6", "mtp")))
@@ -44,7 +44,8 @@ def test_no_layout_asked_by_itself_ends_requests_sooner_than_the_choice(seed: in
         tp, dp, ep = ((size,) for size in degrees)
         alone = advise(model, **asked, tp=tp, dp=dp, ep=ep).chosen
         if alone is not None:
-            assert request_s(found.chosen) <= 1.03 * request_s(alone)
+            most = 1.03 if alone.ttft_s <= found.chosen.ttft_s else PATIENCE
+            assert request_s(found.chosen) <= most * request_s(alone)
 
 
 def test_servers_with_a_shorter_draft_are_compared_by_what_they_may_have_given_up() -> None:
@@ -79,6 +80,28 @@ def test_of_equally_fast_servers_those_with_a_seat_for_every_request_are_chosen(
     assert crowded.queues
     assert not seated.queues
     assert safest_of_best([crowded, seated], question) is seated
+
+
+@pytest.mark.parametrize(("slower", "has_seats"), [(1.1, True), (1.2, False)])
+def test_a_seat_for_every_request_is_worth_a_tenth_of_its_time(slower: float, has_seats: bool) -> None:
+    """Unless the TTFT has a limit."""
+    load = {"clients": 40, "input_len": 2048, "output_len": 300}
+    question = AdviseQuery("llama-3.1-8b", "h100", gpus=2, draft=("eagle3",), **load)
+    first, *_ = LoadSearch.of(question, find_candidates(question)).served
+    crowded = replace(first, seats=8)
+    e2e = replace(first.row.e2e_s, mean=slower * first.row.e2e_s.mean)
+    seated = replace(first, row=replace(first.row, e2e_s=e2e))
+    assert safest_of_best([crowded, seated], question) is (seated if has_seats else crowded)
+    assert safest_of_best([crowded, seated], replace(question, max_ttft_ms=9e9)) is crowded
+
+
+def test_a_shared_prefix_takes_memory_once() -> None:
+    """Nine requests of 24,676 tokens fit without it. The typical gain is that of a batch that fits."""
+    shared = {"clients": 24, "input_len": 24_576, "output_len": 200, "prefix_len": 22_528}
+    answer = advise("qwen2.5-14b", "h100", **shared)
+    assert " --max-num-seqs 24" in answer.serve.vllm_line
+    assert answer.likely
+    assert "a typical eagle3 draft" in answer.reason
 
 
 def test_one_server_fewer_does_not_serve_the_load() -> None:
