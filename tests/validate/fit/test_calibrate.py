@@ -18,7 +18,7 @@ from perfmodel.speculation import with_values
 from perfmodel.validate.fit.calibrate import correlated, other_error, path_of, refreshed, report_lines
 from perfmodel.validate.fit.counted_points import TIMES, PointSet, draft_passes
 from perfmodel.validate.fit.errors import Errors, errors_of
-from perfmodel.validate.fit.fitting import fit, points_of, used
+from perfmodel.validate.fit.fitting import fit, points_of, used, weighted_residuals
 from perfmodel.validate.fit.folds import folds_of
 from perfmodel.validate.fit.recipes import RECIPES
 from perfmodel.validate.records import BUNDLED, points, read_record
@@ -137,6 +137,14 @@ def test_a_constant_at_its_bound_has_no_error_and_rows_not_trained_on_say_nothin
     assert fitted.values["small_kernel_s"] == pytest.approx(5e-6, rel=1e-4)
     assert list(fitted.stderr) == ["small_kernel_s"]
     assert fitted.at_bound == ("iteration_fixed_s",)
+
+
+def test_an_overhead_counts_less_than_a_pass() -> None:
+    """All times are predicted e times too long; the second row has no draft."""
+    times = dict.fromkeys(TIMES, np.array([np.e, np.e]))
+    logs = dict.fromkeys(TIMES, np.array([0.0, 0.0]))
+    rows = {name: np.array([True, name != "draft_s"]) for name in TIMES}
+    assert weighted_residuals(times, logs, rows).tolist() == pytest.approx([1, 1, 1, 1, 1, 0.3, 0.3])
 
 
 def test_a_fit_in_words() -> None:

@@ -38,6 +38,14 @@ def test_factors_that_made_the_times_are_found(retimed_points) -> None:
     assert all(fitted.held_out[name].mape < 1e-3 for name in TIMES)
 
 
+@pytest.mark.parametrize(("made_with", "found"), [(0.3, 0.3), (0.2, 0.25), (5.0, 4.0)])
+def test_a_factor_is_between_a_quarter_and_four(made_with: float, found: float) -> None:
+    factors = {"outside the passes": made_with}
+    measured = retimed(points(latest(records(RESULTS, "cpu-1"), "measure")), scaled(KERNELS, factors))
+    fitted = fit_factors(PointSet(measured, KERNELS), KERNELS, np.ones(len(measured), bool))
+    assert fitted["outside the passes"] == pytest.approx(found, rel=1e-3)
+
+
 def test_a_predicted_zero_leaves_its_factor_alone(retimed_points) -> None:
     ideal = load_calibration("ideal")  # has no overhead
     factors = fit_factors(PointSet(retimed_points, ideal), ideal, np.ones(len(retimed_points), bool))
