@@ -232,11 +232,12 @@ class Reuse:
         of_session = law.hits(k.matched, k.prompt)
         of_prefix = law.hits(np.minimum(self.prefix, k.prompt), k.prompt)
         free_tokens = np.maximum(sequences - running, 0.0) * (lengths.context - shared)
-        others = running + free_tokens / (lengths.input_mean - shared + lengths.output_mean)
-        begins = self.share * (1.0 - (1.0 - self.share) ** others)
-        returns_in_time = self._return_probability(free_tokens * request_s, shared)
-        back = np.where(k.returns, returns_in_time[:, None], 0.0)  # the prompt finds its session's context
-        first = (1.0 - back) * begins[:, None]  # the prompt finds only the common prefix
+        cached_requests = running + free_tokens / (lengths.input_mean - shared + lengths.output_mean)
+        # a prompt finds the context of its session, or else the common prefix if another request has it
+        prefix_chance = self.share * (1.0 - (1.0 - self.share) ** cached_requests)
+        session_chance = self._return_probability(free_tokens * request_s, shared)
+        back = np.where(k.returns, session_chance[:, None], 0.0)
+        first = (1.0 - back) * prefix_chance[:, None]
 
         def mean_if_found(value: Callable[[Array], Array]) -> Array:
             """Mean over all prompts of a function of the cached tokens. The function counts as 0 if no tokens

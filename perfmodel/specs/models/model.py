@@ -112,18 +112,30 @@ class ModelSpec(AttentionHeads):
     def __post_init__(self) -> None:
         force_setattr(self, "weights", weight_format(self.weights, "weights").name)
         force_setattr(self, "kv_dtype", kv_format(self.kv_dtype, "kv_dtype").name)
+        self._check_heads()
+        self._check_windows()
+        self._check_layers()
+
+    def _check_heads(self) -> None:
+        """Raises ValueError if query heads do not share KV heads evenly."""
         for heads in (self.heads(False), self.heads(True)):
             if heads.num_attention_heads % heads.num_key_value_heads:
                 raise ValueError(
                     f"num_key_value_heads must divide num_attention_heads ({heads.num_attention_heads}), "
                     f"given {heads.num_key_value_heads}"
                 )
+
+    def _check_windows(self) -> None:
+        """Raises ValueError for more sliding-window layers than attention layers, and without a window."""
         if self.num_sliding_layers > self.num_attention_layers:
             raise ValueError(
                 f"num_sliding_layers must be at most num_hidden_layers ({self.num_attention_layers})"
             )
         if self.num_sliding_layers and not self.sliding_window:
             raise ValueError("sliding_window must be given where num_sliding_layers is above 0")
+
+    def _check_layers(self) -> None:
+        """Raises ValueError for numbers of layers that contradict each other."""
         if self.loops > 1 and (self.num_hidden_layers % self.loops or self.moe or self.linear_attention):
             raise ValueError(
                 f"loops must divide num_hidden_layers ({self.num_hidden_layers}), with attention and MLP, "
