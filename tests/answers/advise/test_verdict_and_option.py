@@ -4,6 +4,7 @@ import pytest
 
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.margins import worth_the_risk
 from perfmodel.answers.point.whatif import whatif
 from tests.answers.advise.questions import question_with
 
@@ -76,3 +77,10 @@ def test_a_gain_under_a_bound_is_as_uncertain_as_the_steps_of_both() -> None:
     tight, at, loose = (advise(**question, max_tpot_ms=bound).robustness for bound in (20, 25, 32))
     low, high = at.gain_over_baseline_interval
     assert low < loose.gain_over_baseline < at.gain_over_baseline < tight.gain_over_baseline < high
+
+
+@pytest.mark.parametrize(
+    ("gain", "low", "worth"), [(1.1, 0.91, True), (1.09, 0.95, False), (1.25, 0.8, True), (1.25, 0.79, False)]
+)
+def test_a_doubtful_draft_must_gain_a_tenth_and_more_than_it_may_lose(gain, low, worth) -> None:
+    assert worth_the_risk(gain, (low, 2.0)) is worth

@@ -157,3 +157,12 @@ def test_where_no_context_fits_smaller_formats_are_named_with_the_longest_that_d
     smaller = question | {"weights": weights, "kv_dtype": cache}
     assert advise(**smaller, context=int(context)).chosen is not None
     assert advise(**smaller, context=int(context) + 1024).chosen is None
+
+
+def test_formats_with_which_less_than_half_of_the_context_fits_are_not_the_last_tried() -> None:
+    """With weights of 4 bits alone 5,120 tokens fit, 45 % of the context."""
+    said = advise("llama-3.1-70b", "l40s", context=11_264).reason
+    assert said.endswith("or with --weights int4-g128 --kv-dtype fp8 --context 10240")
+    shorter = {"weights": "int4-g128", "context": 5120}
+    assert advise("llama-3.1-70b", "l40s", **shorter).chosen is not None
+    assert advise("llama-3.1-70b", "l40s", **shorter | {"context": 6144}).chosen is None
