@@ -72,3 +72,19 @@ def test_figures_at_their_limits() -> None:
     assert Timing(**place, gamma=0, samples=(0.0, 1e5)).name == "B=2 S=10 baseline"
     assert Timing(**place, gamma=3, tokens_per_iteration=2.5).tpot_s == 0.2
     assert Timing(**place, gamma=3).name == "B=2 S=10 K=3"
+
+
+@pytest.mark.parametrize(
+    ("gaps", "late"),
+    [
+        ([1.0] * 90 + [0.35] * 10, False),
+        ([1.0] * 90 + [0.25] * 10, True),
+        ([1.0] * 96 + [0.1] * 4, False),
+        ([1.0] * 94 + [0.1] * 6, True),
+        ([0.003] * 60 + [1.0] * 40, True),
+        ([0.005] * 60 + [1.0] * 40, False),
+    ],
+)
+def test_chunks_that_a_client_read_late_leave_short_gaps(gaps: list[float], late: bool) -> None:
+    """More than 5 % of the gaps are below 0.3 of the median of the gaps above 1 % of the mean."""
+    assert bunched(gaps) is late
