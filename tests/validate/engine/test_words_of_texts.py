@@ -4,6 +4,7 @@ import pytest
 
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
 from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.logged_config import LoggedConfig
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.serve_command import question_of
@@ -17,7 +18,10 @@ def steps(text: str, **facts: float) -> list[Timing]:
     return form.read("-", plain(text), GivenFacts(**facts))  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("words", ["no eagle3", "vanilla", "plain", "baseline", "no spec", "MTP off"])
+@pytest.mark.parametrize(
+    "words",
+    ["no eagle3", "vanilla", "plain", "no spec", "MTP off", "w/o MTP", "autoregressive", "non-speculative"],
+)
 def test_words_for_decoding_without_a_draft(words: str) -> None:
     assert is_drafting(words) is False
 
@@ -41,6 +45,41 @@ def test_words_for_decoding_with_a_draft(words: str) -> None:
 )
 def test_words_for_three_tokens_per_iteration(words: str) -> None:
     assert stated(words) == GivenFacts(gamma=4, accepted=3.0)
+
+
+@pytest.mark.parametrize("words", ["nextn=3", "MTP(3)", "num_draft_tokens: 3", "3 drafted tokens"])
+def test_words_for_a_draft_length(words: str) -> None:
+    assert stated(words) == GivenFacts(gamma=3)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "8 concurrent requests",
+        "8 parallel requests",
+        "8 simultaneous requests",
+        "8 concurrent users",
+        "8 parallel clients",
+        "8 simultaneous streams",
+        "8 clients",
+        "8 users",
+        "8 streams",
+        "clients: 8",
+        "streams=8",
+        "bs 8",
+        "batch size of 8",
+        "max concurrency: 8",
+    ],
+)
+def test_words_for_eight_requests_at_once(words: str) -> None:
+    assert load(words) == GivenFacts(batch=8.0)
+
+
+@pytest.mark.parametrize(
+    "words", ["single user", "one client", "single-stream", "one request", "one sequence"]
+)
+def test_words_for_one_request(words: str) -> None:
+    assert load(words) == GivenFacts(batch=1.0)
 
 
 def test_waiting_requests_are_also_called_pending() -> None:
