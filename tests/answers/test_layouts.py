@@ -194,6 +194,14 @@ def test_kinds_of_device_are_ranked_by_price_where_one_is_given() -> None:
         advise("llama-3.1-70b", kinds, gpus=8, price="2,3")
 
 
+def test_smaller_weights_are_named_once_where_several_kinds_of_device_are_compared() -> None:
+    load = {"request_rate": 24, "input_len": 500, "output_len": 200}
+    answer = advise("mistral-7b-v0.3", "l40s,a100", price="1,9", objective="cost", **load)
+    named = [each.line for each in answer.alternatives if "--weights fp8" in each.text]
+    assert answer.chosen.hardware == "l40s"
+    assert len(named) == len(set(named)) == 1
+
+
 def test_a_layout_in_words() -> None:
     assert Layout(8, 8, 1).label() == "8 x TP 1"
     assert Layout(8, 1, 8, 8, 8).label() == "DP 8 EP 8"

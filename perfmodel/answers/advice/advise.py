@@ -36,5 +36,6 @@ def advise(question: AdviseQuery) -> Advice:
     feasible.sort(key=cost_of)
     best = feasible[0]
     picks = tuple(a.chosen for a in feasible if a.chosen is not None)
-    smaller = with_smaller_weights_on_all(kinds, best)
+    lines = {each.line for each in best.alternatives if each.line is not None}
+    smaller = [each for each in with_smaller_weights_on_all(kinds, best) if each.line not in lines]
     return replace(best, by_hardware=picks, alternatives=(*smaller, *best.alternatives))

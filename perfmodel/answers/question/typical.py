@@ -89,12 +89,12 @@ class TypicalGain:
     @property
     def range(self) -> str:
         """Both speedups in words, such as ``1.3x to 2.2x``. Numbers have two decimals if both ends would look
-        the same with one decimal.
+        the same with one decimal, and there is one number if they still do.
         """
         low, high = (f"{speedup:.1f}x" for speedup in self.speedups)
         if low == high:
             low, high = (f"{speedup:.2f}x" for speedup in self.speedups)
-        return f"{low} to {high}"
+        return low if low == high else f"{low} to {high}"
 
     @property
     def sentence(self) -> str:

@@ -39,6 +39,7 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
 def test_a_narrow_range_of_a_typical_draft_has_more_digits() -> None:
     assert TypicalGain("dspark", (0.48, 0.84), (1.0, 1.012), "").range == "1.00x to 1.01x"
     assert TypicalGain("dspark", (0.48, 0.84), (1.0, 1.1), "").range == "1.0x to 1.1x"
+    assert TypicalGain("mtp", (0.65, 0.92), (1.221, 1.223), "").range == "1.22x"
 
 
 def test_where_no_acceptance_is_known_it_says_what_a_typical_draft_would_give() -> None:
