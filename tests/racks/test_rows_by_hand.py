@@ -1,4 +1,4 @@
-"""The constants of engines on racks: how they change a scenario, and how a fit weighs them, by hand."""
+"""The constants of engines on racks, the question about a row and the width of intervals, by hand."""
 
 import math
 from dataclasses import replace
@@ -6,7 +6,10 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.validate.studies.rack_errors import RackError
 from perfmodel.validate.studies.rack_fit import RackConstants, fit
+from perfmodel.validate.studies.rack_rows import row_of
+from perfmodel.validate.studies.racks import width
 
 FOLD = RackConstants(waiting=1.4, overlap={"sglang": 0.3})
 
@@ -40,3 +43,27 @@ def test_a_constant_one_spread_away_costs_as_much_as_a_source_with_the_usual_err
 
 def test_a_fit_without_steps_gives_the_expected_constants() -> None:
     assert fit([]) == RackConstants(1.25, {})
+
+
+def test_a_row_with_a_draft_asks_for_mtp_at_its_measured_tokens_per_iteration() -> None:
+    drafted = row_of("lmsys-mtp-03").question()
+    assert (drafted["draft"], drafted["gamma"], drafted["tokens_per_iteration"]) == ("mtp", 2, 2.18)
+    plain = row_of("lmsys-mtp-01").question()
+    assert plain["gamma"] == 0
+    assert not {"draft", "tokens_per_iteration", "moe_imbalance"} & set(plain)
+
+
+def error(source: str, log_error: float, beyond_node: bool = True) -> RackError:
+    return RackError("row", source, "step", 1.0, math.exp(log_error), beyond_node=beyond_node)
+
+
+def test_a_source_weighs_the_same_in_the_width_however_many_rows_it_has() -> None:
+    """Two sources of one row and one of four: nine tenths need the two and three of the four. A row within one
+    node does not count.
+    """
+    four = [error("many", tenth / 10) for tenth in (2, 3, 4, 5)]
+    errors = [error("a", 0.01), error("b", -0.02), *four, error("c", 0.9, beyond_node=False)]
+    assert width(errors, "step") == pytest.approx(0.4)
+    assert width(errors, "step", without="many") == pytest.approx(0.02)
+    with pytest.raises(ValueError, match="speedup: no row"):
+        width(errors, "speedup")

@@ -75,9 +75,8 @@ def _errors(row: RackRow, constants: RackConstants) -> Iterator[RackError]:
 
 
 def width(errors: Iterable[RackError], figure: str, without: str = "") -> float:
-    """The half-width, in logarithms, of the intervals that contain the share `COVERAGE` of the rows on more
-    than one node. Each source has the same weight. The half-width does not include the errors of the link
-    tables.
+    """The half-width, in logarithms, of the intervals that contain nine of ten rows on more than one node.
+    Each source has the same weight. The half-width does not include the errors of the link tables.
 
     - without: a source whose rows are not used.
 
