@@ -58,8 +58,8 @@ def error(source: str, log_error: float, beyond_node: bool = True) -> RackError:
 
 
 def test_a_source_weighs_the_same_in_the_width_however_many_rows_it_has() -> None:
-    """Two sources of one row and one of four: nine tenths need the two and three of the four. A row within one
-    node does not count.
+    """Two sources of one row and one of four: nine tenths need the two and three of the four. A row within
+    one node does not count.
     """
     four = [error("many", tenth / 10) for tenth in (2, 3, 4, 5)]
     errors = [error("a", 0.01), error("b", -0.02), *four, error("c", 0.9, beyond_node=False)]
