@@ -316,6 +316,15 @@ def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:
     assert best.net_s == pytest.approx(slower - faster)
 
 
+def test_drafts_of_one_to_four_tokens_are_tried_instead_of_a_longer_one() -> None:
+    question = {"draft": "mtp", "alpha": 0.9, "input_len": "8k", "output_len": 500, "prefix_len": "7k"}
+    answer = pm.traffic("qwen3.5-35b-a3b", "h200", request_rate=1, closed_form=True, **question)
+    (verdict,) = answer.prefix
+    assert verdict.gamma > 5
+    tried = [each.change for each in verdict.changes if "draft token" in each.change]
+    assert tried == ["4 draft tokens", "3 draft tokens", "2 draft tokens", "1 draft token"]
+
+
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("more", [{"prefix_len": 400, "prefix_hits": 0.0}, {"model": "devstral-2-123b"}])
 def test_sessions_that_share_nothing_or_fit_nowhere_are_answered(more) -> None:

@@ -79,8 +79,9 @@ def given_up(served: Served) -> float:
     """The largest share of its speed that a server may have lost because its draft is shorter than the
     fastest one. In a comparison of layouts, at most the share `NEAR` counts.
     """
-    context = served.asked.lengths.context
-    return min(most_given_up(served.candidate.scenario, context), NEAR) if served.row.gamma else 0.0
+    if not served.row.gamma:
+        return 0.0
+    return min(most_given_up(served.candidate.scenario, served.asked.lengths.context), NEAR)
 
 
 def near_tie(question: AdviseQuery) -> float:
