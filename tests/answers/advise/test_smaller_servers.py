@@ -1,0 +1,24 @@
+"""Servers with smaller weights that an answer recommends to run first. Made-up servers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from perfmodel.answers.advice.smaller_servers import first_of_smaller
+
+
+def served(gpus: int, request_s: float) -> SimpleNamespace:
+    return SimpleNamespace(candidate=SimpleNamespace(layout=SimpleNamespace(gpus=gpus)), request_s=request_s)
+
+
+@pytest.mark.parametrize(
+    ("gpus", "request_s", "is_first"), [(10, 0.6, True), (10, 0.61, False), (6, 2.0, True), (7, 0.5, False)]
+)
+def test_three_fifths_of_the_gpus_or_on_as_many_of_the_time(gpus, request_s, is_first) -> None:
+    smaller = SimpleNamespace(flags="--weights fp8", gain="less time", served=served(gpus, request_s))
+    expected = "Run the server with --weights fp8 first: less time" if is_first else None
+    assert first_of_smaller(served(10, 1.0), [smaller]) == expected
+
+
+def test_without_smaller_servers_none_is_first() -> None:
+    assert first_of_smaller(served(10, 1.0), []) is None
