@@ -7,6 +7,8 @@ from collections.abc import Iterator
 
 from perfmodel.validate.engine.timing import GivenFacts, needed
 
+LONGEST_HEADING = 120
+"""Largest number of characters in a line that names a part of a text."""
 _ALONE = re.compile(
     r"\b(?:without|baseline|vanilla|plain|off|autoregressive|non[- ]spec\w*"
     r"|no[- _]?(?:mtp|draft\w*|spec\w*|eagle\S*))\b"

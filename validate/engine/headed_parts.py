@@ -4,24 +4,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from perfmodel.validate.engine.drafting_words import is_drafting, stated
+from perfmodel.validate.engine.drafting_words import LONGEST_HEADING, is_drafting, stated
 from perfmodel.validate.engine.pastes import TextForm
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 
-LONGEST_HEADING = 120
-"""Largest number of characters in a line that names a part."""
-
 
 class _Part(NamedTuple):
-    """The lines behind a heading."""
+    """The lines after a heading."""
 
     heading: str
     text: str
 
 
 def read_parts(form: TextForm, where: str, text: str, facts: GivenFacts) -> list[Timing]:
-    """The steps in a text of this format. If headings divide it into parts with a draft and parts without,
-    each part has the facts of its heading. Raises InputError, see `TextForm.read`.
+    """The steps in a text of this format. Headings can divide the text into parts with a draft and parts
+    without a draft. Each part then has the facts of its heading. Raises InputError (see `TextForm.read`).
     """
     parts = [] if form.counts_drafts else list(_parts(form, text))
     parts = [part for part in parts if part.heading or form.has(part.text)]

@@ -22,7 +22,7 @@ _KEY = re.compile(r"^[ \t]*(?:- )?(?:command|args|cmd):(?:[ \t]*[>|][-+]?)?(?=\s
 _ITEM = re.compile(r"^[ \t]*- (?=\S)", re.M)
 """The beginning of an item of a list in YAML."""
 _SERVE = re.compile(r"^(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server)\s")
-"""What starts the server of an image that does so by itself."""
+"""The beginning of a command that an image adds by itself."""
 _CALL = re.compile(r"\b(?P<name>LLM|AsyncEngineArgs|EngineArgs|Engine|ServerArgs)\(")
 _COMMANDS = {
     "LLM": "vllm serve",
@@ -33,10 +33,9 @@ _COMMANDS = {
 }
 """Name of a Python class -> the command that starts the same server."""
 _NOT_READ = (SyntaxError, ValueError, TypeError, MemoryError, RecursionError)
-"""What Python raises for a text that is no expression of literals."""
+"""Errors of Python for a text that is no expression of literals."""
 _TENSORRT = re.compile(r"\btensorrt_llm\b")
-
-
+"""The package of TensorRT-LLM, whose class `LLM` has the same name as that of vLLM."""
 _DRAFT = re.compile(r"\bdecoding_type[\"']?: *[\"']?(?P<kind>\w+)|\b(?P<named>\w+)DecodingConfig\(")
 """The kind of draft in TensorRT-LLM's YAML or Python."""
 _LENGTH = re.compile(r"\b(?:max_draft_len|num_nextn_predict_layers)[\"']? *[:=] *(\d{1,4})\b")
@@ -116,8 +115,8 @@ def _parsed(text: str) -> ast.Call | None:
 
 
 def _option(argument: ast.keyword) -> Iterator[str]:
-    """The words of the flag that means the same as a keyword of the call; none if its value is not a
-    literal.
+    """The flag with the same meaning as a keyword of the call, and its value. It is left out if the value is
+    not a literal.
     """
     if argument.arg is None:
         return
@@ -133,6 +132,7 @@ def _option(argument: ast.keyword) -> Iterator[str]:
 
 
 def _value(node: ast.expr) -> object:
+    """The value of a literal; empty for any other expression."""
     with suppress(*_NOT_READ):
         return ast.literal_eval(node)
     return ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfmodel.validate.engine.acceptance import vllm as vllm_figures
+from perfmodel.validate.engine.acceptance import draft_length, vllm as vllm_figures
 from perfmodel.validate.engine.acceptance.counters import Counters
 from tests.refusals import refused
 from tests.validate.engine.figures import page
@@ -59,6 +59,14 @@ def test_a_schedule_at_its_ends() -> None:
     assert uncounted.draft_length_note((1, 3)) == ""
     for lengths in ((1, 4), (3, 3), (1, 1)):
         refused("--lengths: must hold the draft lengths in use", short.rates, "x", lengths=lengths)
+
+
+@pytest.mark.parametrize(("length", "rate", "gamma"), [(1.36, 0.12, 3), (1.24, 0.08, None)])
+def test_lines_of_sglang_show_the_draft_length_from_a_tenth_of_accepted_tokens_on(
+    length: float, rate: float, gamma: int | None
+) -> None:
+    line = f"Decode batch, #running-req: 4, #token: 16000, accept len: {length}, accept rate: {rate}"
+    assert draft_length(line) == gamma
 
 
 @pytest.mark.parametrize("accepted", [(3.0, 2.0), (60.0, -1.0)])

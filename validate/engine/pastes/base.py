@@ -45,7 +45,7 @@ class TextForm(ABC):
 
     - title: the name of the format in messages.
     - engine: the engine that prints it; empty if several engines or clients do.
-    - counts_drafts: whether a text can tell by itself whether a draft ran.
+    - counts_drafts: whether the text itself can show that a draft ran.
     """
 
     title: ClassVar[str]

@@ -1,5 +1,5 @@
-"""Tables that people write by hand: the number of concurrent requests, and the TPOT, or tokens per second in
-total or per request.
+"""Tables that people write by hand: the number of concurrent requests, and the TPOT or the tokens per second,
+in total or per request.
 """
 
 import re

@@ -1,5 +1,5 @@
 """Tables that people write by hand, with one row per metric, a column with a draft and a column without. Rows
-and columns may be exchanged.
+and columns can be exchanged.
 """
 
 import re
@@ -59,7 +59,9 @@ class MetricTable(TextForm):
 
 
 def _columns(text: str) -> Columns:
-    """The columns whose headings say whether a draft ran. If the headings are metrics, such rows."""
+    """The columns whose headings say whether a draft ran. If the headings are metrics, rows and columns are
+    exchanged first.
+    """
     table = [
         [cell.strip().strip("*` ") for cell in line.strip().strip("|").split("|")]
         for line in text.splitlines()

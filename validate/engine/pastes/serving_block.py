@@ -10,7 +10,12 @@ from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm as acceptance
-from perfmodel.validate.engine.drafting_words import drafted_tokens, is_drafting, stated
+from perfmodel.validate.engine.drafting_words import (
+    LONGEST_HEADING,
+    drafted_tokens,
+    is_drafting,
+    stated,
+)
 from perfmodel.validate.engine.formats import vllm
 from perfmodel.validate.engine.formats.fields import number
 from perfmodel.validate.engine.pastes.base import TextForm
@@ -36,8 +41,6 @@ KEYS = {
     "draft tokens": "spec_decode_draft_tokens",
 }
 """Printed words -> the key in the client's JSON file."""
-LONGEST_HEADING = 120
-"""Largest number of characters in a line that names a block."""
 AT_ONCE = ("maximum request concurrency", "max request concurrency")
 """Printed words for the number of concurrent requests."""
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
