@@ -19,6 +19,7 @@ from perfmodel.specs import (
     release,
 )
 from perfmodel.specs.calibrations.by_engine import distance
+from perfmodel.specs.calibrations.fit_errors import step_kind
 from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.backends import backend_name
 from perfmodel.specs.engines.engines import engines
@@ -214,3 +215,17 @@ def test_all_reduces_belong_to_a_kind_of_box() -> None:
     assert [bridged.over_host(n) for n in (2, 4)] == [False, True]
     assert [bridged.link_rate(n) for n in (2, 4)] == [300e9, bridged.host_link.per_direction.si]
     assert not load_gpu("h100-sxm-80gb").over_host(8)
+
+
+@pytest.mark.parametrize(
+    ("experts", "batch", "context", "kind"),
+    [
+        (False, 4, 200_000, "dense"),
+        (False, 5, 1000, "dense_batched"),
+        (True, 4, 10_000, "experts"),
+        (True, 4, 10_001, "experts_long"),
+        (True, 5, 200_000, "experts_batched"),
+    ],
+)
+def test_the_kind_of_a_step_has_its_own_error(experts: bool, batch: float, context: float, kind: str) -> None:
+    assert step_kind(experts, batch, context) == kind
