@@ -23,7 +23,7 @@ _DRAFTING = re.compile(
 _LENGTH = re.compile(
     r"\b(?:num_speculative_tokens|num[-_]draft[-_]tokens|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
     r"\b(?!\.\d)|\b(?:mtp|nextn)[=(](?P<of_mtp>\d{1,2})\b(?!\.\d)"
-    r"|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?) tokens\b",
+    r"|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?)(?: tokens?)?\b",
     re.I,
 )
 _SHARE = re.compile(
@@ -37,7 +37,7 @@ _MEAN = re.compile(
     re.I,
 )
 
-_TOKENS = re.compile(r"\b(?:len(?:gth)?|tokens)\b", re.I)
+_TOKENS = re.compile(r"(?<![a-z])(?:len(?:gth)?|tokens)(?![a-z])", re.I)
 """If a name contains one of these words, its figures are tokens per iteration instead of shares."""
 _FIGURE = re.compile(r"\d+(?:\.\d+)?")
 
@@ -51,16 +51,19 @@ def is_drafting(words: str) -> bool | None:
     return True if _DRAFTING.search(words) else None
 
 
-def stated(words: str) -> GivenFacts:
+def stated(words: str, gamma: int | None = None) -> GivenFacts:
     """The draft length and the acceptance that a text states. A value that the text states differently
     several times is left out.
+
+    - gamma: the draft length of an accepted share, if the text states no length.
     """
     lengths = {int(one["length"] or one["of_mtp"] or one["before"]) for one in _LENGTH.finditer(words)}
     length = lengths.pop() if len(lengths) == 1 else None
     means = {float(one["mean"]) for one in _MEAN.finditer(words)}
     shares = set(_shares(words))
-    if length is not None and len(shares) == 1 and not means:
-        means = {1.0 + length * shares.pop()}
+    drafted = gamma if length is None else length
+    if drafted is not None and len(shares) == 1 and not means:
+        means = {1.0 + drafted * shares.pop()}
     return GivenFacts(gamma=length, accepted=means.pop() if len(means) == 1 else None)
 
 

@@ -37,6 +37,12 @@ _PROMPT = (
         rf"(?<![\d.,]){_TOKENS}[- ](?:tokens? )?(?:in\b(?= ?/)|input\b|prompts?\b|token prompts?\b)", re.I
     ),
 )
+_PAIR = re.compile(
+    r"\b(?:isl ?[/,] ?osl|in(?:put)? ?/ ?out(?:put)?)\s*[:=]?\s*"
+    r"(?P<prompt>\d[\d,]*)(?P<prompt_kilo>k?) ?[/,] ?(?P<answer>\d[\d,]*)(?P<answer_kilo>k?)\b",
+    re.I,
+)
+"""Both lengths behind both names, such as ``ISL/OSL = 2048/256``."""
 _ANSWER = (
     re.compile(
         rf"\b(?:osl|(?:random[-_])?output[-_ ]?(?:len(?:gth)?|tokens)?|max[-_]tokens)"
@@ -52,18 +58,22 @@ def load(words: str) -> GivenFacts:
     counts = {float(found["count"]) for pattern in _AT_ONCE for found in pattern.finditer(words)}
     if not counts and _ALONE.search(words):
         counts = {1.0}
-    return GivenFacts(
-        batch=_only(counts - {0.0}),
-        input=_only(_lengths(_PROMPT, words)),
-        output=_only(_lengths(_ANSWER, words)),
-    )
+    others = _PAIR.sub(" ", words)
+    prompts, answers = _lengths(_PROMPT, others), _lengths(_ANSWER, others)
+    for pair in _PAIR.finditer(words):
+        prompts.add(_tokens(pair["prompt"], pair["prompt_kilo"]))
+        answers.add(_tokens(pair["answer"], pair["answer_kilo"]))
+    return GivenFacts(batch=_only(counts - {0.0}), input=_only(prompts), output=_only(answers))
 
 
 def _lengths(patterns: Iterable[re.Pattern[str]], words: str) -> set[float]:
     """The numbers of tokens that follow or precede one of the patterns' names."""
     found = (one for pattern in patterns for one in pattern.finditer(words))
-    lengths = (float(one["tokens"].replace(",", "")) * (1024 if one["kilo"] else 1) for one in found)
-    return {length for length in lengths if length}
+    return {length for one in found if (length := _tokens(one["tokens"], one["kilo"]))}
+
+
+def _tokens(number: str, kilo: str | None) -> float:
+    return float(number.replace(",", "")) * (1024 if kilo else 1)
 
 
 def _only(values: set[float]) -> float | None:

@@ -142,7 +142,12 @@ def _question(command: re.Match[str], options: list[str], hardware: str) -> str:
     - options: the words after the program.
     """
     flags = {"--hardware": hardware}
-    if command["program"] in MODEL_FIRST and options and not options[0].startswith("-"):
+    if (
+        command["program"] in MODEL_FIRST
+        and options
+        and not options[0].startswith("-")
+        and not options[0].endswith(":")
+    ):
         flags |= dict(_file("--model", options[0]))
     flags |= dict(_flags(options))
     if "--gpu-layers" in flags or "--cpu-moe" in flags:

@@ -4,6 +4,8 @@ import pytest
 
 from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.load_words import load
+from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts
 from tests.refusals import refused
 
@@ -20,6 +22,8 @@ from tests.refusals import refused
         ("bs=4, input_len=512", 4, 512, None),
         ("64 users, max_tokens 300", 64, None, 300),
         ("concurrency 1 to 16", None, None, None),
+        ("4xH100, ISL/OSL = 2048/256", None, 2048, 256),
+        ("input/output 1k/2k", None, 1024, 2048),
         ("concurrency 1, 4 and 16", None, None, None),
         ("batch 1 is fine, batch 8 is not", None, None, None),
         ("prompt 512 tok/s, output 30 tok/s", None, None, None),
@@ -70,6 +74,31 @@ def test_a_table_of_draft_lengths_may_have_the_tpot() -> None:
     alone, drafting = read_pasted("-", table, GivenFacts(input=500, batch=4, accepted=2.0))
     assert (alone.batch, alone.gamma, alone.seconds) == (4, 0, 0.01)
     assert (drafting.gamma, drafting.seconds) == (2, 0.016)
+
+
+def test_a_table_may_have_the_names_of_the_clients_file() -> None:
+    table = "num_speculative_tokens,p99_tpot_ms,mean_tpot_ms,acceptance_length\n0,20,17.6,1.0\n3,15,9.8,2.3\n"
+    alone, drafting = read_pasted("-", plain(table), GivenFacts(input=500))
+    assert (alone.gamma, alone.seconds) == (0, pytest.approx(0.0176))
+    assert (drafting.gamma, drafting.tokens_per_iteration) == (3, 2.3)
+    assert drafting.seconds == pytest.approx(2.3 * 0.0098)
+
+
+def test_lines_of_draft_lengths_may_have_the_tpot() -> None:
+    lines = "K=0: TPOT 6.1 ms\nK=1: TPOT 5.0 ms (acc len 1.71)\nK=3: TPOT 4.9 ms (acc len 2.35)"
+    steps = read_pasted("-", lines, GivenFacts(input=500, batch=2))
+    assert [(t.gamma, t.seconds) for t in steps] == [
+        (0, pytest.approx(0.0061)),
+        (1, pytest.approx(1.71 * 0.005)),
+        (3, pytest.approx(2.35 * 0.0049)),
+    ]
+    assert form_of(lines.replace("TPOT", "TTFT")) is None
+
+
+def test_a_share_counts_with_the_length_of_the_command_line() -> None:
+    words = "without MTP: 78.1 tok/s, with MTP: 70.4 tok/s, acceptance 79%"
+    _, drafting = read_pasted("-", words, GivenFacts(input=500, gamma=1))
+    assert drafting.tokens_per_iteration == pytest.approx(1.79)
 
 
 def test_a_table_of_requests_at_once_may_have_the_tpot() -> None:

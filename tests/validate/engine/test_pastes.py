@@ -255,6 +255,9 @@ def test_notes_name_what_a_comparison_cannot_know() -> None:
         ("one_line", "tabbyAPI"),
     ):
         assert form_of(sample(name)).note(sample(name), GivenFacts()).startswith(note)
+    assert form_of(sample("llama_bench")).note(sample("llama_bench"), GivenFacts()) == ""
+    table = "| n_cpu_moe | test | t/s |\n|---|---|---|\n| 20 | tg128 | 61.2 |"
+    assert form_of(table).note(table, GivenFacts()).startswith("n_cpu_moe is 20, but the prediction has all")
     assert form_of("36.4 tok/s").note("36.4 tok/s", GivenFacts()) == ""
 
 

@@ -22,9 +22,9 @@ ACCEPTED_HEADING = re.compile(r"\bacc(?:ept\w*)?\b", re.IGNORECASE)
 PROMPT_WORD = re.compile(r"\b(?:prompt|prefill|pp)\b", re.IGNORECASE)
 """A word for prompts in a sentence."""
 
-_TPOT = re.compile(r"\b(?:tpot|time per output token)\b", re.IGNORECASE)
-_MEDIAN = re.compile(r"\b(?:median|p50)\b", re.IGNORECASE)
-_TAIL = re.compile(r"\bp(?:9\d|75)|\bmax\b|\bmin\b|\bstd\b", re.IGNORECASE)
+_TPOT = re.compile(r"(?<![a-z])(?:tpot|time per output token)(?![a-z])", re.IGNORECASE)
+_MEDIAN = re.compile(r"(?<![a-z])(?:median|p50)(?![a-z\d])", re.IGNORECASE)
+_TAIL = re.compile(r"(?<![a-z])(?:p(?:9\d|75)|(?:max|min|std)(?![a-z]))", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Lines that people write by hand, each with a draft length and a speed: ``n_max=2: 59.5 t/s (accept
+"""Lines that people write by hand, each with a draft length and a speed or TPOT: ``n_max=2: 59.5 t/s (accept
 0.80)``.
 """
 
@@ -23,21 +23,25 @@ from perfmodel.validate.engine.timing import (
 _LINE = re.compile(
     r"(?:^|\b|--)(?:(?:spec[-_])?draft[-_ ]n[-_ ]?max|n[-_ ]?max|draft[-_ ]max|num_speculative_tokens|gamma"
     r"|n|k|mtp|nextn|eagle3?|draft)[-\s:=]{0,3}(?P<length>\d{1,2})\b(?!\.\d)"
-    r"(?:\([^)\n]*\)|[^\d\n(])*(?P<rate>\d+(?:\.\d+)?)\s*(?:tokens?|toks?|t)/s(?:ec)?\b",
+    r"(?:\([^)\n]*\)|[^\d\n(])*(?P<speed>\d+(?:\.\d+)?)\s*(?:(?:tokens?|toks?|t)/s(?:ec)?|(?P<ms>ms))\b",
     re.I,
 )
 """A draft length and then a speed, with no other number between them except in brackets."""
-_SPEED = re.compile(r"(?P<rate>\d+(?:\.\d+)?)\s*(?:tokens?|toks?|t)/s(?:ec)?\b", re.I)
+_SPEED = re.compile(r"(?P<speed>\d+(?:\.\d+)?)\s*(?:(?:tokens?|toks?|t)/s(?:ec)?|(?P<ms>ms))\b", re.I)
+_TPOT = re.compile(r"\btpot\b|\bms ?/ ?tok", re.I)
+"""Words of a line whose milliseconds are the time of a token."""
 
 
 class _Line(NamedTuple):
     """A speed with its draft length, 0 without a draft.
 
+    - speed: tokens per second, or the TPOT in milliseconds (`is_tpot`).
     - words: the text after the length; empty if the length is not given as a number.
     """
 
     length: int
-    rate: str
+    speed: str
+    is_tpot: bool
     words: str
 
 
@@ -46,7 +50,7 @@ class DraftLengthLines(TextForm):
     ``batch=N``.
     """
 
-    title = "lines of draft lengths and tokens per second"
+    title = "lines of draft lengths and tokens per second or TPOT"
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
@@ -61,11 +65,13 @@ class DraftLengthLines(TextForm):
         batch = facts.batch or 1.0
         steps = []
         for line in _lines(text):
-            rate = number(where, "tokens per second", line.rate)
-            if not rate:
-                raise refuse(where, "tokens per second", "above 0", line.rate)
+            name = "TPOT" if line.is_tpot else "tokens per second"
+            speed = number(where, name, line.speed)
+            if not speed:
+                raise refuse(where, name, "above 0", line.speed)
             drafted = _drafted(where, facts, line) if line.length else NOT_SPECULATED
-            iteration_s = batch * drafted.tokens_per_iteration / rate
+            token_s = speed / 1e3 if line.is_tpot else batch / speed
+            iteration_s = drafted.tokens_per_iteration * token_s
             how = "decoding time over iterations"
             steps.append(step(where, iteration_s, batch, lengths, drafted, how=how))
         return steps
@@ -80,9 +86,14 @@ def _drafted(where: str, facts: GivenFacts, line: _Line) -> SpeculatedTokens:
 def _lines(text: str) -> Iterator[_Line]:
     """The lines with one speed, and before it the draft length or words that say that no draft ran."""
     for line in text.splitlines():
-        if "|" in line or PROMPT_WORD.search(line) or len(_SPEED.findall(line)) != 1:
+        speeds = list(_SPEED.finditer(line))
+        if "|" in line or PROMPT_WORD.search(line) or len(speeds) != 1:
+            continue
+        is_tpot = speeds[0]["ms"] is not None
+        if is_tpot and not _TPOT.search(line):
             continue
         if labelled := _LINE.search(line):
-            yield _Line(int(labelled["length"]), labelled["rate"], line[labelled.end("length") :])
-        elif (speed := _SPEED.search(line)) and is_drafting(line[: speed.start()]) is False:
-            yield _Line(0, speed["rate"], "")
+            words = line[labelled.end("length") :]
+            yield _Line(int(labelled["length"]), labelled["speed"], is_tpot, words)
+        elif is_drafting(line[: speeds[0].start()]) is False:
+            yield _Line(0, speeds[0]["speed"], is_tpot, "")

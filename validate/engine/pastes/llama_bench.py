@@ -11,6 +11,8 @@ from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing
 COLUMNS = ("test", "t/s")
 _OF_SERVERS = "ttfr (ms)"
 """A column of llama-benchy. Its tests have the same names but are another kind of run."""
+MOE_ON_HOST = "n_cpu_moe"
+"""A column with the number of layers whose experts are in host memory."""
 _TEST = re.compile(r"^(?P<kind>pp|tg)\s*(?P<tokens>\d+)(?:\s*@\s*d(?P<depth>\d+))?$")
 
 
@@ -33,6 +35,17 @@ class LlamaBench(TextForm):
             lengths = RequestLengths(float(test["depth"] or 0), float(test["tokens"]))
             steps.append(step(where, 1.0 / rate, 1.0, lengths, how="mean time of a token"))
         return steps
+
+    def note(self, text: str, facts: GivenFacts) -> str:
+        """See `TextForm.note`."""
+        on_host = {row.get(MOE_ON_HOST, "0") for row in rows(text, COLUMNS)} - {"0"}
+        if not on_host:
+            return ""
+        layers = min(on_host)
+        return (
+            f"{MOE_ON_HOST} is {layers}, but the prediction has all experts on the device: compare with "
+            f"`perfmodel whatif --cpu-moe {layers} --host-bandwidth GB/S`"
+        )
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:
         """See `TextForm.prompts`."""

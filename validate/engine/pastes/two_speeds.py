@@ -73,7 +73,7 @@ class TwoSpeeds(TextForm):
         """See `TextForm.read`."""
         if _ITL.search(text) and not _TPOT.search(text):
             raise InputError(f"{where}: ITL: state the TPOT: with a draft, a gap may give several tokens")
-        facts = facts.over(stated(text)).over(load(text))
+        facts = facts.over(stated(text, facts.gamma)).over(load(text))
         lengths = stated_lengths(where, facts)
         batch = facts.batch or 1.0
         steps = []
