@@ -222,11 +222,11 @@ def accuracy() -> str:
     parts = record["replays"]["held-out"]["partitions"]
     research = [parts[f"magicdec/{gpu}/speedup"] for gpu in ("h100-sxm-80gb", "a100-sxm-80gb")]
     off = "speedup " + " and ".join(map(_off, research))
-    rows.append(("MagicDec's stack", "H100 and A100, rows left out", "-", off, "-", "-", "-"))
+    rows.append(("MagicDec's stack", "H100 and A100, each row left out of its fit", "-", off, "-", "-", "-"))
     rows.append(("this project's decoder", *_own_gpu(record["replays"]["shipped"]["partitions"])))
     head = [
         "engine",
-        "judged on",
+        "evaluated on",
         "step",
         "iteration over step",
         "steps in the 90 % interval",
@@ -253,10 +253,10 @@ def trust() -> str:
         ("time of a baseline step, llama.cpp", _left_out(record["step"]["llama.cpp"])),
         ("speedup, serving engines", _left_out(record["speedup"]["all"])),
         ("speedup, llama.cpp", _left_out(record["speedup"]["llama.cpp"])),
-        ("verdict, serving engines, known defects included", _verdicts(record["sides"]["all"])),
+        ("verdict, serving engines (including servers with known defects)", _verdicts(record["sides"]["all"])),
         ("verdict, llama.cpp", _verdicts(record["sides"]["llama.cpp"])),
-        ("throughput lost with the predicted draft length, serving engines", _lost(lost["engines"])),
-        ("throughput lost with the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
+        ("throughput lost by using the predicted draft length, serving engines", _lost(lost["engines"])),
+        ("throughput lost by using the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
         (
             "speedup in [public threads](docs/threads.md), predicted before their numbers were read",
             _threads(),
@@ -281,8 +281,8 @@ def _threads() -> str:
     asked = read_published("threads", Thread)
     contained = [thread.contained for thread in asked if thread.contained is not None]
     sides = sum(thread.same_side for thread in asked)
-    inside = f"{sum(contained)} of {len(contained)} in the 90 % interval"
-    return f"{sides} of {len(asked)} speedups on the right side of 1; {inside}"
+    inside = f"{sum(contained)} of {len(contained)} are in the 90 % interval"
+    return f"{sides} of {len(asked)} speedups are on the predicted side of 1; {inside}"
 
 
 def _lost(sweeps: dict[str, Any]) -> str:
