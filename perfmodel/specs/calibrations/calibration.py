@@ -24,6 +24,7 @@ from perfmodel.specs.calibrations.fit_errors import (
     Relation,
     Scatter,
     StatedFit,
+    StepKind,
 )
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.devices.loading import load_gpu
@@ -43,6 +44,7 @@ class Calibration(EngineConstants):
     - observed_error: error of predictions for rows that were left out of the fit. For `literature`, it is the
       error for any rows.
     - transfer_error: error of predictions for another device than that of the calibration.
+    - step_error: `observed_error` by kind of baseline step, for calibrations of llama.cpp.
     - version: version of the serving engine.
     - constants_of: the engine whose constants this engine borrows. It is empty for an engine with its own
       constants.
@@ -230,6 +232,7 @@ class Calibration(EngineConstants):
     measured: MeasuredRange | None = None
     observed_error: dict[Quantity, Scatter] = field(default_factory=dict)
     transfer_error: Scatter | None = None
+    step_error: dict[StepKind, Scatter] = field(default_factory=dict)
     measured_models: tuple[str, ...] = ()
     speculating_models: tuple[str, ...] = ()
     errors: dict[Relation, dict[Quantity, Scatter]] = field(default_factory=dict)

@@ -116,7 +116,7 @@ long contexts are a separate kind, because such models read few weights.
 
 
 def step_kind(experts: bool, batch: float, context: float) -> StepKind:
-    """The kind of a baseline step. The study of llama.cpp's runs computes an error for each kind."""
+    """The kind of a baseline step. Errors are stated for each kind."""
     if batch > FEW_SEQUENCES:
         return "experts_batched" if experts else "dense_batched"
     if experts:
