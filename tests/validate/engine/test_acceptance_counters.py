@@ -2,7 +2,7 @@
 
 import pytest
 
-from perfmodel.validate.engine.acceptance import draft_length, vllm as vllm_figures
+from perfmodel.validate.engine.acceptance import draft_length, possible_lengths, vllm as vllm_figures
 from perfmodel.validate.engine.acceptance.counters import Counters
 from tests.refusals import refused
 from tests.validate.engine.figures import page
@@ -85,3 +85,22 @@ def test_counters_of_several_engines_are_added() -> None:
     text += f'{per}{{position="1",engine="1"}} 10 1700000000\n{per}{{position="2"}} 3e1\n'
     counters = vllm_figures.read_counters("x", text)
     assert counters == Counters(100.0, (80.0, 60.0, 30.0), 300.0)
+
+
+@pytest.mark.parametrize(
+    ("length", "rate", "gamma", "possible"),
+    [
+        (8.41, 0.39, 19, True),  # 19 tokens, and 0.02 x 19 + 0.1 / 0.39 = 0.64 of rounding
+        (8.65, 0.39, 19, True),  # 19.62 tokens
+        (8.68, 0.39, 19, False),  # 19.69 tokens
+        (2.28, 0.2, 6, True),  # 6.4 tokens, and 0.02 x 6 + 0.1 / 0.2 = 0.62
+        (2.34, 0.2, 6, False),  # 6.7 tokens
+        (33.0, 0.5, 64, True),
+        (33.5, 0.5, 65, False),  # longer than any that is tried
+    ],
+)
+def test_rounded_lines_of_sglang_agree_with_a_draft_length(
+    length: float, rate: float, gamma: int, possible: bool
+) -> None:
+    line = f"Decode batch, #running-req: 4, #token: 16000, accept len: {length}, accept rate: {rate}"
+    assert (gamma in possible_lengths(line)) is possible
