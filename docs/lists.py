@@ -253,7 +253,10 @@ def trust() -> str:
         ("time of a baseline step, llama.cpp", _left_out(record["step"]["llama.cpp"])),
         ("speedup, serving engines", _left_out(record["speedup"]["all"])),
         ("speedup, llama.cpp", _left_out(record["speedup"]["llama.cpp"])),
-        ("verdict, serving engines (including servers with known defects)", _verdicts(record["sides"]["all"])),
+        (
+            "verdict, serving engines (including servers with known defects)",
+            _verdicts(record["sides"]["all"]),
+        ),
         ("verdict, llama.cpp", _verdicts(record["sides"]["llama.cpp"])),
         ("throughput lost by using the predicted draft length, serving engines", _lost(lost["engines"])),
         ("throughput lost by using the predicted draft length, llama.cpp", _lost(lost["llamacpp"])),
