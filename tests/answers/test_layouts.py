@@ -202,6 +202,26 @@ def test_smaller_weights_are_named_once_where_several_kinds_of_device_are_compar
     assert len(named) == len(set(named)) == 1
 
 
+def _plain(advice: Advice) -> str:
+    """The command line of the simpler layout beside a choice with attention groups."""
+    assert advice.chosen.dp > 1
+    (plain,) = (each for each in advice.alternatives if "simpler to run" in each.text)
+    assert "--data-parallel-size" not in plain.line
+    return plain.text
+
+
+def test_a_choice_with_attention_groups_names_tensor_parallelism_alone() -> None:
+    """Although it is slower by more than a tenth."""
+    asked = {"weights": "fp8", "context": 12_288, "batch": 64}
+    text = _plain(advise("llama-4-scout", "4xh100", draft="eagle3", **asked))
+    assert text == "TP 4, eagle3, gamma 3, batch 64 is simpler to run and gives 15% fewer tokens per second"
+
+
+def test_under_a_load_too_a_choice_with_attention_groups_names_tensor_parallelism_alone() -> None:
+    load = {"clients": 16, "input_len": 12_288, "output_len": 2048}
+    assert _plain(advise("kimi-k2-thinking", "8xh200", **load)).startswith("TP 8 with no draft is simpler")
+
+
 def test_a_layout_in_words() -> None:
     assert Layout(8, 8, 1).label() == "8 x TP 1"
     assert Layout(8, 1, 8, 8, 8).label() == "DP 8 EP 8"
@@ -306,3 +326,6 @@ def test_a_simpler_layout_has_smaller_servers_or_fewer_kinds_of_groups() -> None
     assert not Layout(4, 1, 4, 4, 1).is_simpler_than(both)
     assert Layout(4, 2, 2, 2, 2).is_simpler_than(both)
     assert not Layout(8, 1, 8).is_simpler_than(both)
+    assert tensor.is_plainer_than(experts)
+    assert not experts.is_plainer_than(both)
+    assert not tensor.is_plainer_than(Layout(4, 2, 2))

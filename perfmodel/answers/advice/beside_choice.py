@@ -16,6 +16,10 @@ NEARLY = 1.15
 """Smaller servers are named if their time per token is at most this many times the shortest time."""
 NEARLY_GOOD = 1.1
 """A simpler layout is named if it is worse than the choice by at most this factor."""
+PLAIN_GOOD = 1.25
+"""A layout with tensor parallelism alone is named beside a choice with other groups if it is worse by at most
+this factor. It is what most servers run.
+"""
 LEAST_BETTER = 0.01
 """A layout is only named as better if its gain over the choice is at least this share."""
 
@@ -40,17 +44,22 @@ def _harder(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoi
 
 
 def _simpler(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]) -> Alternative | None:
-    """The simplest layout of the same number of GPUs that is nearly as good as the choice; None if there
-    is none.
+    """A simpler layout of the same number of GPUs: the best one with tensor parallelism alone, or the
+    simplest one that is nearly as good as the choice; None if there is none.
     """
     if query.objective == "latency":
         return None
     as_many = [p for p in layouts if p.layout.gpus == chosen.layout.gpus]
     simpler = [p for p in as_many if p.layout.is_simpler_than(chosen.layout)]
     near = [p for p in simpler if chosen.times(p, query) <= NEARLY_GOOD]
-    if not near:
+    plain = [p for p in simpler if p.layout.is_plainer_than(chosen.layout)]
+    plain = [p for p in plain if chosen.times(p, query) <= PLAIN_GOOD]
+    if plain:
+        point = min(plain, key=lambda p: chosen.times(p, query))
+    elif near:
+        point = min(near, key=lambda p: p.layout.simplicity)
+    else:
         return None
-    point = min(near, key=lambda p: p.layout.simplicity)
     fewer = 1.0 - 1.0 / chosen.times(point, query)
     text = f"{point_text(point)} is simpler to run and gives {fewer:.0%} fewer tokens per second"
     return Alternative.of(text, query, point)

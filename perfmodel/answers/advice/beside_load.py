@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, draft_text
-from perfmodel.answers.advice.beside_choice import with_shorter_draft
+from perfmodel.answers.advice.beside_choice import PLAIN_GOOD, with_shorter_draft
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_reasons import enough_text
@@ -98,20 +98,27 @@ def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
 
 
 def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
-    """The simplest layout of the same number of GPUs on which a request takes hardly longer and its first
-    token does not come much later; None if there is none.
+    """A simpler layout of the same number of GPUs, on which a request takes little longer and its first token
+    does not come much later. It is the fastest one with tensor parallelism alone, or the simplest one that
+    is nearly as fast as the choice; None if there is none.
     """
     if question.objective == "latency":
         return None
     layout = chosen.candidate.layout
-    near = [s for s in _near(decision, chosen, NEARLY_GOOD) if s.candidate.layout.is_simpler_than(layout)]
+    simpler = [s for s in _near(decision, chosen, PLAIN_GOOD) if s.candidate.layout.is_simpler_than(layout)]
+    plain = [s for s in simpler if s.candidate.layout.is_plainer_than(layout)]
+    near = [s for s in simpler if s.request_s <= NEARLY_GOOD * chosen.request_s]
     latest_s = max(SOONER * chosen.ttft_s, LONG_WAIT_S)
-    near = [s for s in near if s.ttft_s <= latest_s]
-    if not near:
+    near, plain = ([s for s in found if s.ttft_s <= latest_s] for found in (near, plain))
+    if plain:
+        estimate = min(plain, key=lambda s: s.request_s)
+    elif near:
+        estimate = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
+    else:
         return None
-    estimate = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
     served = confirmed(question, estimate)
-    if served is None or served.request_s > NEARLY_GOOD * chosen.request_s or served.ttft_s > latest_s:
+    most_s = (PLAIN_GOOD if plain else NEARLY_GOOD) * chosen.request_s
+    if served is None or served.request_s > most_s or served.ttft_s > latest_s:
         return None
     text = f"{_in_short(served)} is simpler to run and takes {_longer(served, chosen)} time per request"
     return started(text, question, served)

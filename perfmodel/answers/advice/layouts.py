@@ -90,6 +90,12 @@ class Layout:
         fewer = sizes[0] < sizes[1] or groups[0] < groups[1]
         return fewer and sizes[0] <= sizes[1] and groups[0] <= groups[1]
 
+    def is_plainer_than(self, other: "Layout") -> bool:
+        """Whether this layout has tensor parallelism alone, and the other layout has attention groups or
+        expert groups.
+        """
+        return self.groups == 0 < other.groups
+
     @property
     def simplicity(self) -> "Simplicity":
         """The sort key of the layout by how simple its servers are to operate.
