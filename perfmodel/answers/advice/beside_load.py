@@ -24,7 +24,7 @@ NEARLY_GOOD = 1.1
 """A simpler layout is named if a request takes at most this many times as long as with the choice."""
 SOONER = 2.0
 """A layout with a shorter TTFT is named if the TTFT is shorter by at least this factor."""
-SOONER_GOOD = 1.15
+SOONER_GOOD = 1.3
 """A layout with a shorter TTFT is named if a request takes at most this many times as long as with the
 choice.
 """
