@@ -31,7 +31,7 @@ from perfmodel.validate.decoder.shard import RankShard, joined, local_device
 from perfmodel.validate.decoder.speculative import Decoder
 from perfmodel.validate.decoder.state import Generation, State, collect
 from perfmodel.validate.decoder.text import end_tokens, tokenizer
-from perfmodel.validate.decoder.tree import TreeCounts
+from perfmodel.validate.decoder.tree_counts import TreeCounts
 from perfmodel.validate.decoder.weights import RandomWeights, build, load
 
 __all__ = [

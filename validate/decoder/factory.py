@@ -15,7 +15,8 @@ from perfmodel.validate.decoder.request import Request
 from perfmodel.validate.decoder.runner import Runner
 from perfmodel.validate.decoder.sampling import Script
 from perfmodel.validate.decoder.speculative import Decoder
-from perfmodel.validate.decoder.tree import TreeCounter, TreeDecoder, TreeDrafter
+from perfmodel.validate.decoder.tree import TreeDecoder, TreeDrafter
+from perfmodel.validate.decoder.tree_counts import TreeCounter
 from perfmodel.validate.decoder.tree_sampling import Topology, TreeScript
 from perfmodel.validate.decoder.two_levels import CollectingRunner, TwoLevelDecoder, TwoLevelDrafter
 

@@ -28,7 +28,6 @@ class RankShard:
     """One of `size` tensor-parallel ranks.
 
     - rank: the number of this rank, from 0.
-
     - group: the process group of the ranks; None if one process has the whole model.
     """
 

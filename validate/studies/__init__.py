@@ -13,7 +13,7 @@ this order:
   `sources` (runs all of these), `sources_file` (the result).
 - llama.cpp and MLX by device, ``validate calibrate llamacpp`` and ``mlx``: `llamacpp_constants` (the model),
   `llamacpp_passes` and `llamacpp_prompts` (the data and the fits), `llamacpp` (the folds and the result);
-  `mlx_kernels` (products of few rows), `mlx`.
+  `mlx_kernels` and `mlx_shares` (products of few rows), `mlx`.
 - Racks and pools: `rack_rows` (the data), `rack_fit` (the fit), `rack_errors` and `rack_pools` (the compared
   figures), `racks` (the folds and the result).
 - Served runs: `served_runs` (the data), `traffic` (their simulation), `request_fit` (the costs of a request),

@@ -8,21 +8,14 @@ The kernel depends on the release of MLX, the generation of the chip, the format
 - ``qmv_wide`` loads the weights once and takes (1 + (c m)^3)^(1/3).
 - ``qmm`` and the kernels for 16-bit weights compute whole tiles of t rows in max(1, c t ceil(m / t)).
 
-The arithmetic reaches a share of the peak, which is fitted to ``results/published/mlx_kernels.csv``. This
-file has times of products and of single forward passes.
+The arithmetic reaches a share of the peak, which `mlx_shares` fits.
 """
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
-import numpy as np
-
-from perfmodel.specs import GPUSpec, load_gpu, serving_engines
+from perfmodel.specs import GPUSpec
 from perfmodel.specs.engines.row_kernels import OwnKernel, RowKernels
-from perfmodel.specs.models.weights import weight_format
-from perfmodel.specs.published import read_published
 
 BLEND = 3.0
 """Power of the formula that combines loading and arithmetic, as for other GEMMs (`gemm_blend_power`)."""
@@ -30,29 +23,6 @@ MEASURED_ROWS = 8
 """Largest number of rows with which ``qmv`` and ``qmv_wide`` were measured. The measured products of ten rows
 and more used ``qmm``.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class ProductRow:
-    """A measured product or forward pass of several rows.
-
-    - what: the measured operation.
-    - bits, group_size: the format of the weights.
-
-    - ratio: the time over the time of one row.
-    """
-
-    id: str
-    source_id: str
-    url: str
-    date: str
-    mlx_version: str
-    hardware: str
-    what: str
-    bits: int
-    group_size: int
-    rows: int
-    ratio: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,58 +95,3 @@ class RowTimes:
 def _in_tiles(rows: int, tile: int) -> int:
     """The number of rows that a kernel computes, which is a multiple of the rows of a tile."""
     return tile * math.ceil(rows / tile)
-
-
-@cache
-def kernel_rows() -> tuple[ProductRow, ...]:
-    """All measured products of several rows."""
-    return read_published("mlx_kernels", ProductRow)
-
-
-@cache
-def shares_of(architecture: str) -> Shares:
-    """The fitted shares of an architecture. If no product was measured on the architecture, they are those of
-    the nearest generation.
-    """
-    kernels = serving_engines()["mlx"].row_kernels
-    assert kernels
-    wide: dict[str, list[float]] = {}
-    tile: dict[str, list[float]] = {}
-    for row in kernel_rows():
-        gpu = load_gpu(row.hardware)
-        is_wide = kernels.is_wide(gpu)
-        is_tiled = row.rows > MEASURED_ROWS or (row.rows >= kernels.first_tiled(gpu) and not is_wide)
-        if row.rows == 1 or not (is_tiled or is_wide):
-            continue
-        value_bytes = weight_format(f"{row.bits}bit-g{row.group_size}").base.bytes_per_value
-        ridge = gpu.peak_flops("bf16") / gpu.memory_bandwidth_bytes_per_s
-        at_peak = 2.0 / (value_bytes * ridge)
-        if is_tiled:
-            arithmetic = row.ratio / kernels.tile
-            tile.setdefault(gpu.architecture, []).append(at_peak / arithmetic)
-        elif arithmetic := _arithmetic(row.ratio) / row.rows:
-            wide.setdefault(gpu.architecture, []).append(at_peak / arithmetic)
-    return Shares(_share(wide, architecture), _share(tile, architecture))
-
-
-def _arithmetic(ratio: float) -> float:
-    """The time of the arithmetic relative to that of the load; 0 if the load hides the arithmetic.
-
-    - ratio: the measured time of both relative to that of the load.
-    """
-    return float(max(ratio**BLEND - 1.0, 0.0) ** (1.0 / BLEND))
-
-
-def _share(shares: Mapping[str, list[float]], architecture: str) -> float:
-    """The median of the measured shares of the nearest generation.
-
-    - shares: architecture -> its measured shares.
-    """
-    generation = _generation(architecture)
-    nearest = min(shares, key=lambda known: (abs(_generation(known) - generation), known))
-    return float(np.exp(np.median(np.log(shares[nearest]))))
-
-
-def _generation(architecture: str) -> int:
-    """The number of a chip's generation, such as 4 for ``Apple M4``."""
-    return int(architecture.removeprefix("Apple M"))

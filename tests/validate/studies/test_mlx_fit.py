@@ -11,8 +11,8 @@ from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.validate.studies.llamacpp import LeftOut
 from perfmodel.validate.studies.mlx import ERRORS_PATH, ErrorsByEngine, devices, scatter
 from perfmodel.validate.studies.mlx_constants import TERMS, ChipConstants
-from perfmodel.validate.studies.mlx_kernels import kernel_rows
 from perfmodel.validate.studies.mlx_runs import mlx_runs
+from perfmodel.validate.studies.mlx_shares import kernel_rows
 from perfmodel.validate.studies.widths import LeftOutError
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from perfmodel.specs import GPUSpec, load_gpu, serving_engines
-from perfmodel.validate.studies.mlx_kernels import RowTimes, Shares, shares_of
+from perfmodel.validate.studies.mlx_kernels import RowTimes, Shares
+from perfmodel.validate.studies.mlx_shares import shares_of
 
 KERNELS = serving_engines()["mlx"].row_kernels
 assert KERNELS is not None
