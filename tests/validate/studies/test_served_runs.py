@@ -137,6 +137,13 @@ def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
     assert gaps_among(crowded, rows, rows, np.ones(1)) is None, "too far beyond"
 
 
+@pytest.mark.parametrize(("clients", "is_known"), [(6, True), (7, False)])
+def test_passes_are_known_up_to_twice_the_largest_measured_batch(clients: int, is_known: bool) -> None:
+    rows = [served(1, 20), served(3, 40)]
+    passes_s = gaps_among(served(clients, 0), rows, rows, np.array([3.0]))
+    assert (passes_s is not None) == is_known
+
+
 def test_a_run_served_again_with_measured_passes_has_their_time_per_token() -> None:
     """Of the one run whose median gap is its mean time per token; predicted passes are 0.06 % longer."""
     run = run_of(STUDIES[1], 0, 1)
