@@ -24,7 +24,9 @@ from perfmodel.validate.studies.steps import DecodeRows
 BORROWED = 0.1
 """Weight of a group of another engine relative to a group of the same engine."""
 FOLD_ROUNDS = 2
-"""Number of rounds of a fit without a group. It needs few, because it starts from the fit to all rows."""
+"""Number of rounds of a fit without a group. Such a fit needs few rounds, because it starts from the fit to
+all rows.
+"""
 TOO_FEW_GROUPS = 2
 """Number of groups up to which the groups do not determine the width of an interval."""
 STAND_INS = {

@@ -16,7 +16,7 @@ from perfmodel.specs.published import read_published
 from perfmodel.validate.studies.reasons import Reason
 
 MOST_GAINED = 0.98
-"""Largest acceptance of the last drafted token in a question. A question may not state that every drafted
+"""Largest acceptance of the last drafted token in a question. A question must not state that every drafted
 token is accepted.
 """
 

@@ -77,7 +77,7 @@ def _error_of_links(row: RackRow, scenario: Scenario) -> float:
 
 def speedup_error(row: RackRow, constants: RackConstants) -> RackError:
     """The error of the speedup over the row without a draft under the same load. The prediction uses the
-    acceptance that the source states; if it states none, that of other published runs.
+    acceptance that the source states, or else the acceptance of other published runs.
     """
     plain = row_of(row.baseline)
     measured = row.speedup or (plain.tpot_ms or math.nan) / (row.tpot_ms or math.nan)

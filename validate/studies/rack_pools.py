@@ -31,8 +31,8 @@ SHARED = (
 def throughput_error(row: RackRow) -> RackError:
     """The error of the output tokens per second and device, for two pools under closed-loop clients.
 
-    The prediction uses the acceptance that the source states; if it states none, that of other published
-    runs. No constant is fitted to these rows. The interval is that of a step.
+    The prediction uses the acceptance that the source states, or else the acceptance of other published runs.
+    No constant is fitted to these rows. The interval is that of a step.
     """
     pools = pools_of(_pools_question(row))
     predicted = next(of_length for of_length in pools.rows if of_length.gamma == row.gamma)

@@ -22,8 +22,8 @@ FIRST = {"fixed_s": 1e-5, "bandwidth_fraction": 0.7, "flops_fraction": 0.5}
 def latent_fits(
     tables: Tables, gpu: GPUSpec, engine: str, version: str
 ) -> dict[str, TableFit[RooflineConstants]]:
-    """Format of the cache -> its fit, for credible fits. If the engine has no table, the table of SGLang is
-    used, or else that of TensorRT-LLM. The mapping is empty without a table.
+    """Format of the cache -> its fit. Fits that are not credible are left out. If the engine has no table,
+    the table of SGLang is used, or else that of TensorRT-LLM. The mapping is empty without a table.
     """
     engines = (engine, "sglang", "trtllm")
     with_table = [name for name in engines if tables.versions("mla", name, "generation_mla_perf")]
