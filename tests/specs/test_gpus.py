@@ -4,6 +4,7 @@ import pytest
 
 from perfmodel.specs import GPUSpec, files, load_gpu, modelled_power_limit
 from perfmodel.specs.boundary.units import Quantity
+from perfmodel.specs.devices.power import PowerDraw
 from tests.refusals import refused
 from tests.specs.configs import DEVICE, page
 
@@ -62,7 +63,8 @@ def test_peaks_follow_from_multiprocessors_and_clock(
 
 def test_a_box_of_another_generation() -> None:
     """An L40S comes with PCIe 4.0; two of them without a link of their own talk over the box's."""
-    assert [load_gpu(f"l40s{box}").link_rate(2) for box in ("", ":pcie4", ":pcie5")] == [32e9, 32e9, 64e9]
+    boxes = ("", ":pcie3", ":pcie4", ":pcie5", ":pcie6")
+    assert [load_gpu(f"l40s{box}").link_rate(2) for box in boxes] == [32e9, 16e9, 32e9, 64e9, 128e9]
     assert load_gpu("l40s:pcie5").name == "l40s-48gb"
 
 
@@ -192,3 +194,23 @@ def test_the_share_of_a_working_set_is_that_of_the_largest_size_reached() -> Non
     assert stated(0, 33).memory_bytes == pytest.approx(0.6 * 32 * 2**30)
     for sizes in ((1, 32), (0, 32, 16)):
         refused("working_set: shares must rise", stated, *sizes)
+
+
+def test_the_clock_under_a_low_limit_is_exact() -> None:
+    """All of an iteration of 1 s and 100 J slows down. With 10 W above the static power, the clock is the
+    cube root of a tenth, and the energy of the work falls with its square.
+    """
+    draw = PowerDraw(
+        limit_w=400,
+        lowest_limit_w=60,
+        static_w=50,
+        joules_per_byte=1e-12,
+        joules_per_flop=1e-12,
+        memory_share=1,
+        model="m",
+        source="made up for the test",
+    )
+    slowed = draw.limited(60.0, seconds=1.0, free_s=0.0, moved=0.0, flops=1e14)
+    clock = 0.1 ** (1 / 3)
+    assert slowed.seconds == pytest.approx(1 / clock, rel=1e-9)
+    assert slowed.joules == pytest.approx(60 / clock, rel=1e-9)

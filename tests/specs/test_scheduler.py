@@ -9,6 +9,7 @@ from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.prompts import engine_requests, prompt_launches_s
+from perfmodel.specs.engines.served_requests import CapturedGraphs
 
 QUESTION = {"model": "llama-3.1-8b", "hardware": "a100-sxm-80gb", "input_len": 500, "output_len": 300}
 
@@ -132,3 +133,14 @@ def test_a_running_request_holds_cache_for_the_tokens_it_drafts() -> None:
         return ten - one
 
     assert grown("vllm@0.14") / grown("vllm@0.13") == pytest.approx(3 / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("seats", "tokens", "grows", "largest"),
+    [(8, 4, False, 16), (8, 4, True, 64), (256, 1, False, 512), (300, 1, False, 512)],
+)
+def test_the_largest_graph_has_two_tokens_per_seat(
+    seats: int, tokens: int, grows: bool, largest: int
+) -> None:
+    rule = CapturedGraphs(since="0.1", times_tokens=grows, most=512)
+    assert rule.largest(seats, tokens) == largest

@@ -280,3 +280,8 @@ def test_own_rows_and_research_stacks_state_their_own_errors() -> None:
     assert speedup_class(scenario) is None
     assert is_measured(scenario) is True
     assert not is_measured(resolve(replace(ASKED, hardware="h800-sxm-80gb")))
+
+
+@pytest.mark.parametrize(("ratio", "share"), [(1.0, 0.1), (1.1, 0.1), (1.25, 0.2), (2.0, 0.5)])
+def test_a_tenth_of_an_iteration_is_extra_time_at_least(ratio: float, share: float) -> None:
+    assert extra_share(ratio) == pytest.approx(share)
