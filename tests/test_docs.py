@@ -133,7 +133,7 @@ def test_links_lead_somewhere_and_to_no_folder_of_one_machine() -> None:
 
 
 def test_the_errors_of_pass_times_are_those_of_the_fit() -> None:
-    page = (ROOT / "docs" / "traffic.md").read_text(encoding="utf-8")
+    page = " ".join((ROOT / "docs" / "traffic.md").read_text(encoding="utf-8").split())
     vllm = 100 * request_constants().error("vllm").log_rms
     trtllm = 100 * request_constants().error("trtllm").log_rms
     assert f"the error of TPOT is {vllm:.0f} % on vLLM and {trtllm:.0f} % on TensorRT-LLM" in page
