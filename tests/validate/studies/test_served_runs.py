@@ -80,6 +80,8 @@ def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
     assert moved([line] * 9 + [far]) == pytest.approx(0.233, abs=2e-3)
     opposite = StraightLines(run, -line.off, line.slopes)
     assert moved([opposite]) == -0.05, "none of it is left"
+    # a study weighs at most as 30 runs, beside one run of weight 1 that is 0
+    assert moved([line] * 60, np.ones(len(SCALES))) == pytest.approx(0.2 * 30 / 31, abs=1e-4)
 
 
 def test_a_constant_at_its_limit_moves_the_others_on():
