@@ -61,13 +61,23 @@ def better_changes(
     switched = (_with_remedy(query, decision, remedy) for remedy in switches)
     eight = (_with_format(search, decision, each) for each in _eight_bits(query, decision, remedies))
     four = (_with_format(search, decision, each) for each in four_bit_checkpoints(query))
-    best = 1.0
+    before: float | None = None
     for group, enough in ((switched, BETTER_SWITCH), (eight, BETTER_FORMAT), (four, BETTER_FORMAT)):
         found = [changed for changed in group if changed is not None]
         top = max(found, key=lambda changed: changed.gain, default=None)
-        if top is not None and top.gain >= max(enough, LESS_PRECISE * best if best > 1.0 else 0.0):
-            best = top.gain
+        if top is not None and _is_named(top.gain, enough, before):
+            before = top.gain
             yield _named(top), _alternative(top, decision)
+
+
+def _is_named(gain: float, enough: float, before: float | None) -> bool:
+    """Whether a change is named.
+
+    - gain: its gain over the choice.
+    - enough: the smallest gain of this kind of change.
+    - before: the gain of the last named change, which loses less precision; None without such a change.
+    """
+    return gain >= enough and (before is None or gain >= LESS_PRECISE * before)
 
 
 def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remedy]) -> Iterator[Changes]:

@@ -217,7 +217,7 @@ def _layouts_of(question: AdviseQuery) -> list[Layout]:
 
 
 def _nearest_on(question: AdviseQuery, layouts: list[Layout]) -> NearestServers | None:
-    """The servers of some layouts with the largest load; None if none serve any."""
+    """The servers of some layouts with the largest load; None if no servers can serve any load."""
     try:
         return nearest_servers(question, *reaches_of(question, find_candidates(question, layouts)))
     except InputError:

@@ -181,7 +181,9 @@ def ends_on_the_way(steps: StepTimes, lengths: Lengths, running: Array) -> Array
 
 
 def _uneven(loop: Loop, busy: Mask) -> Mask:
-    """Whether bursts, or even arrivals on a busy server, matter."""
+    """Whether arrivals that are not Poisson matter. Bursts always matter. More regular arrivals only matter
+    on a busy server.
+    """
     if not loop.opens or loop.burstiness == 1:
         return np.zeros_like(busy)
     return busy if loop.burstiness > 1 else np.ones_like(busy)

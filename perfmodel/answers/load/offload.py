@@ -134,8 +134,8 @@ def _store(tier: str, gpu: GPUSpec) -> Store:
 
 
 def _crossing(read_s: Seconds, recompute_s: Seconds, most: int) -> int | None:
-    """The length of the shortest prefix that is read faster than it is computed. The result is None if no
-    prefix of up to `most` tokens is.
+    """The length of the shortest prefix that is read faster than it is computed. The result is None if there
+    is no such prefix with up to `most` tokens.
     """
     low = 1.0
     high = float(most)

@@ -77,7 +77,7 @@ class TpotInterval(NamedTuple):
     def at(self, load: int) -> tuple[float, float]:
         """Both ends of the interval at one load.
 
-        - load: its index.
+        - load: the index of the load.
         """
         return float(self.low_s[load]), float(self.high_s[load])
 
