@@ -10,6 +10,7 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.traffic_rows import TrafficRow
+from perfmodel.queueing.policies import policies
 from perfmodel.queueing.policies.confidence import expected
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import prompt_times
@@ -100,3 +101,7 @@ def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> No
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.05)
     assert predicted.requests_per_s == pytest.approx(met.requests_per_s, rel=0.04)
     assert (Doubt.CHANGING_LENGTH in predicted.doubts) == (clients == 65)
+
+
+def test_the_profiled_table_is_one_of_prompts_of_8k() -> None:
+    assert policies()["profiled"].help == "a table made for 8K prompts"

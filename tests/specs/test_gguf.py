@@ -12,7 +12,7 @@ import pytest
 from perfmodel.costs import Degrees, shard
 from perfmodel.errors import InputError
 from perfmodel.specs import hub_id, load_model, precision_of
-from perfmodel.specs.gguf.header import MOST_TEXT
+from perfmodel.specs.gguf.header import MOST_TEXT, read_header
 from perfmodel.specs.models.ggml import BLOCKS
 from perfmodel.specs.models.names import load_bundled
 from tests.refusals import refused
@@ -167,6 +167,12 @@ def test_the_largest_number_of_a_key_is_read_and_a_larger_one_is_refused(tmp_pat
     larger = written(tmp_path, keys, tensors, "larger.gguf")
     message = r"larger\.gguf: qwen3\.context_length: must be a whole number up to 1099511627776, given"
     refused(message, load_model, larger)
+
+
+def test_a_list_of_more_than_4096_items_is_skipped(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"few": ["a"] * 4096, "many": ["a"] * 4097, "numbers": [1] * 4097, "last": 7}
+    header = read_header(Path(written(tmp_path, keys, {})))
+    assert header.keys == keys | {"many": None, "numbers": None}
 
 
 def test_a_split_file(tmp_path: Path) -> None:
