@@ -6,13 +6,15 @@ import json
 import re
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.validate.accuracy.compare import calibration_of
-from perfmodel.validate.cli.run import closing
+from perfmodel.validate.cli.run import _finding, closing
 from perfmodel.validate.records import RESULTS, Record, code_version, latest, records
 from tests.validate.programs import write_program
 from tests.validate.tiny_plan import BLOCK, measured, with_rows, write_plan
@@ -134,3 +136,12 @@ def test_a_doubtful_calibration_does_not_end_in_a_question() -> None:
         assert lines[1] == "NOT TO BE RELIED ON: c.yaml"
         assert any(line.startswith(f"  {why}") for line in lines), lines
         assert not [line for line in lines if line.startswith("ask")]
+
+
+@pytest.mark.parametrize(
+    ("width", "words"), [(0.14, "measured 1.50x ± 0.21"), (0.16, "measured nothing certain (± 16%)")]
+)
+def test_a_measured_speedup_is_printed_up_to_an_interval_of_15_percent(width: float, words: str) -> None:
+    point = SimpleNamespace(batch=1, asked_context=1024, gamma=3)
+    cell: Any = SimpleNamespace(point=point, predicted=1.4, measured=1.5)
+    assert _finding(cell, width) == f"batch 1, context 1024, gamma 3: predicted 1.40x, {words}"

@@ -117,8 +117,13 @@ def _in_use(rates: list[_Rate]) -> tuple[_Rate, ...]:
     otherwise one. Among several, the first column that says per request or total is read.
     """
     kinds = [[rate for rate in rates if rate.drafts is drafts] for drafts in (False, True)]
-    chosen = [rates] if not all(kinds) else kinds
-    return tuple(next((rate for rate in of if rate.of_each is not None), of[0]) for of in chosen)
+    groups = kinds if all(kinds) else [rates]
+    return tuple(_first_stated(group) for group in groups)
+
+
+def _first_stated(rates: list[_Rate]) -> _Rate:
+    """The first column that says per request or total; the first one of all if none does."""
+    return next((rate for rate in rates if rate.of_each is not None), rates[0])
 
 
 def _stated_of_each(rate: str) -> bool | None:
