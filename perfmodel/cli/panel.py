@@ -51,8 +51,7 @@ takes time.
 
 
 def single(a: WhatIf, query: Query, verbose: bool) -> None:
-    """Prints one answer: the verdict with its interval, the reason, time and memory, the best draft length
-    and batch, and warnings.
+    """Prints one answer. It begins with the verdict and its reason, and ends with warnings.
 
     - query: the question as it was given.
     - verbose: whether to print also each pass and the evidence for the numbers.

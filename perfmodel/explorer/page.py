@@ -230,7 +230,7 @@ def _case(pool: Pool, grid: Exploration, query: Query, scenario: Scenario, last:
 
 
 def _iteration(pool: Pool, scenario: Scenario, batch: Array, context: Array, gammas: Array) -> dict[str, Any]:
-    """The times of an iteration's parts, and how many passes draft."""
+    """The times of an iteration's parts, and the number of draft passes."""
     draft = scenario.draft
     verify = scenario.target_step(batch, context, gammas + 1.0)
     drafting = scenario.draft_step(batch, context, draft.query(np.maximum(gammas, 1.0)))

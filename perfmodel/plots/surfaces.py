@@ -178,7 +178,7 @@ def _add_colour_bar(axes: Axes, filled: Any, levels: Sequence[float]) -> None:
 def _within(
     measured: Iterable[tuple[float, float, float]], batch: Span, context: Span
 ) -> Sequence[MeasuredPoint]:
-    """The measurements within both axes, by batch."""
+    """The measurements within both axes, sorted by batch."""
     every = (MeasuredPoint(*each) for each in measured)
     return sorted(
         each

@@ -25,7 +25,7 @@ STUDIES = ("engines", "llamacpp", "mlx", "sources")
 
 @question
 class CalibrateQuestion(Question):
-    """The calibration to fit, the measurements to fit it to, and those that judge the fit."""
+    """The calibration to fit, the measurements for the fit, and the measurements that judge it."""
 
     _: KW_ONLY
     name: Annotated[

@@ -36,8 +36,8 @@ SAME_HEADER = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardw
 
 
 class SpoiltDevice(Exception):
-    """Raised if a failed row made the device unusable for this process. Another process can possibly still
-    use it.
+    """Raised if a failed row made the device unusable for this process. Another process can often still use
+    it.
     """
 
 

@@ -22,6 +22,7 @@ from perfmodel.validate.records import (
     BUNDLED,
     RESULTS,
     Record,
+    half_width,
     is_quiet,
     latest,
     points,
@@ -285,3 +286,8 @@ def test_a_new_record_without_its_checksum_is_refused(tmp_path: Path) -> None:
     text = old.read_text(encoding="utf-8")
     copy.write_text(text.replace("0.0", "0.1", 1), encoding="utf-8")
     refused(r"crc32: must be given first", read_record, copy)
+
+
+def test_the_half_width_of_a_median_by_hand() -> None:
+    """1 to 9: quartiles 3 and 7, so a deviation of (4 / 5) / 1.349, and 1.645 x 1.2533 of it over sqrt(9)."""
+    assert half_width([1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]) == pytest.approx(0.40755, rel=1e-3)

@@ -179,7 +179,9 @@ def _column(calls: Sequence[dict[str, Any]], name: str) -> Array:
 
 
 def _fitted(calibration: Calibration, gpu: GPUSpec, timed: Timed, source: str) -> Calibration:
-    """The calibration with the constants of some kernels, by least squares on the logarithm of the time."""
+    """The calibration with the constants that are fitted to some kernels, by least squares on the logarithms
+    of their times.
+    """
 
     def stated(values: Values, digits: int | None = None, stderr: Values | None = None) -> Calibration:
         constants = {}
