@@ -1,5 +1,7 @@
 """Request rates as users write them."""
 
+import re
+
 import pytest
 
 import perfmodel as pm
@@ -38,3 +40,19 @@ def test_one_rate_without_a_draft_length_is_that_of_the_first_position() -> None
     assert answer.query.gamma == 3
     beyond = "gamma 3 is the largest in this search, 2 more than the position at which the acceptance was"
     assert any(beyond in warning for warning in answer.warnings)
+
+
+@pytest.mark.parametrize(
+    ("listed", "means"),
+    [
+        ("0.82,0.61,0.4", "0.82/0.744/0.656"),
+        ("(0.805, 0.632, 0.483)", "0.805/0.785/0.764"),
+        ("0.4,0.6", ""),
+        ("0.5,nan", ""),
+        ("0.5,", ""),
+    ],
+)
+def test_a_list_that_an_engine_prints_is_shares_of_all_drafts(listed: str, means: str) -> None:
+    hint = f" (a list that an engine printed means {means})" if means else ""
+    says = re.escape(f"hit x run 0.6x3.5{hint}, given '{listed}'")
+    refused(says, pm.whatif, "llama-3.1-8b", "h100", 4, 4096, draft="eagle3", rate=listed)

@@ -108,6 +108,8 @@ def test_an_option_without_graphs_is_answered_with_what_to_do(capsys) -> None:
         ("-ctk", "not a flag of this command; here: --kv-dtype FORMAT"),
         ("-md", "not a flag of this command; here: --draft NAME"),
         ("-np", "not a flag of this command; here: --batch N"),
+        ("--accept-rate", "not a flag of this command; here: --acceptance-rate SHARE"),
+        ("--topk", "not a flag of this command; here: `tree --given"),
         ("--accept-length", "not a flag of this command; here: --tokens-per-iteration N"),
         ("--mmproj", "vision and audio encoders: not modelled"),
         ("--disaggregation-mode", "not a flag of this command; here: `traffic --prefill"),

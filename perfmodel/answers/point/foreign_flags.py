@@ -90,6 +90,11 @@ FOREIGN_FLAGS = {
         "--mean-acceptance-length",
         "--spec-accept-length",
     ),
+    "--acceptance-rate SHARE, accepted over drafted tokens": (
+        "--accept-rate",
+        "--acc-rate",
+        "--draft-acceptance-rate",
+    ),
     "--draft KIND and --gamma N": (
         "--mtp",
         "--use-mtp",
@@ -107,6 +112,9 @@ FOREIGN_FLAGS = {
         "--speculative-eagle-topk",
         "--speculative-num-draft-tokens",
         "--speculative-token-tree",
+        "--steps",
+        "--topk",
+        "--eagle-topk",
     ),
     "--layer-split N, or --tp N for rows": ("--tensor-split", "-ts", "--split-mode", "-sm"),
     "--dp N, groups of data-parallel attention": ("--enable-dp-attention",),

@@ -18,7 +18,8 @@ def parse_rate(given: str | float, flag: str) -> Acceptance:
     except ValueError:
         numbers = []
     if not numbers or ("x" in text and (text.count("x") != 1 or len(numbers) != 2)):
-        raise refuse(flag, None, "a rate 0.8, by position 0.8/0.7/0.5, or hit x run 0.6x3.5", text)
+        allowed = f"a rate 0.8, by position 0.8/0.7/0.5, or hit x run 0.6x3.5{_of_all_drafts(text)}"
+        raise refuse(flag, None, allowed, text)
     source = f"rate {text} {GIVEN}"
     try:
         if "x" in text:
@@ -28,3 +29,20 @@ def parse_rate(given: str | float, flag: str) -> Acceptance:
         return Acceptance.from_positions(numbers, source)
     except InputError as error:
         raise InputError(f"{flag}: {error.as_flags}") from None
+
+
+def _of_all_drafts(text: str) -> str:
+    """How to write a list of falling shares with commas, in words; empty for other text. Engines print such
+    lists. Their shares are of all drafts, but a rate is of the drafts whose earlier tokens were accepted.
+    """
+    try:
+        shares = [float(part) for part in text.strip("()[] ").split(",")]
+    except ValueError:
+        return ""
+    before = [1.0, *shares[:-1]]
+    if len(shares) < 2 or not all(
+        0.0 < share <= last <= 1.0 for share, last in zip(shares, before, strict=True)
+    ):
+        return ""
+    rates = "/".join(f"{share / last:.3g}" for share, last in zip(shares, before, strict=True))
+    return f" (a list that an engine printed means {rates})"
