@@ -1,6 +1,7 @@
 """Layouts that `advise` names next to its choice: each begins and ends at its limit."""
 
 import functools
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -34,16 +35,22 @@ def named(objective: str, choice: str, other: str, times: float) -> list[str]:
 @pytest.mark.parametrize(("times", "is_named"), [(1.14, True), (1.16, False)])
 def test_smaller_servers_may_be_fifteen_per_cent_slower(times: float, is_named: bool) -> None:
     texts = named("latency", "TP 8", "2 x TP 4", times)
-    assert any(text.startswith("2 x TP 4 is 14% slower and gives ") for text in texts) is is_named
+    assert any(re.match(r"2 x TP 4 is \d+% slower and gives ", text) for text in texts) is is_named
 
 
 @pytest.mark.parametrize(("times", "is_named"), [(1.09, True), (1.11, False)])
-def test_a_simpler_layout_may_be_a_tenth_worse(times: float, is_named: bool) -> None:
+def test_smaller_servers_of_the_same_kind_may_be_a_tenth_worse(times: float, is_named: bool) -> None:
+    texts = named("throughput", "TP 8", "8 x TP 1", times)
+    assert any("is simpler to run and gives " in text for text in texts) is is_named
+
+
+@pytest.mark.parametrize(("times", "is_named"), [(1.24, True), (1.26, False)])
+def test_tensor_parallelism_alone_may_be_a_quarter_worse_than_groups(times: float, is_named: bool) -> None:
     texts = named("throughput", "TP 4 DP 2 EP 8", "8 x TP 1", times)
-    assert any("is simpler to run and gives 8% fewer tokens per second" in text for text in texts) is is_named
+    assert any("is simpler to run and gives " in text for text in texts) is is_named
 
 
 @pytest.mark.parametrize(("better", "is_named"), [(1.011, True), (1.009, False)])
 def test_a_harder_layout_is_named_from_one_per_cent_on(better: float, is_named: bool) -> None:
     texts = named("throughput", "8 x TP 1", "TP 4 DP 2 EP 8", 1.0 / better)
-    assert any("is 1.1% better, which is too little" in text for text in texts) is is_named
+    assert any("% better, which is too little" in text for text in texts) is is_named

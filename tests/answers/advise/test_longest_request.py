@@ -32,9 +32,9 @@ def test_four_times_the_mean_request_within_the_positions_of_the_model(
 
 def test_the_longest_of_nine_lengths_that_fits_for_all_sequences() -> None:
     lengths = np.floor(np.geomspace(4000, 1000, 9))
-    fits = memory_of(server(), 200.0, lengths, 0.0, None).fits
+    fits = memory_of(server(), 240.0, lengths, 0.0, None).fits
     assert 0 < fits.sum() < 9
-    assert longest_request(server(), None, None, 1000, 500, 200, 0) == lengths[fits].max()
+    assert longest_request(server(), None, None, 1000, 500, 240, 0) == lengths[fits].max()
 
 
 def test_the_mean_request_is_accepted_even_if_it_does_not_fit_for_all_sequences() -> None:
