@@ -48,8 +48,6 @@ FRACTION = 0.9
 """Memory fraction: the default of vLLM in the measured releases, which is close to those of the other
 engines.
 """
-LONG_OUTPUT = 4096
-"""Number of output tokens from which on the costs of a request are negligible."""
 PLAIN = {"sglang.blackwell.expert_layer_s", "sglang.hopper.expert_layer_s"}
 """Costs of SGLang's default flags. SGLang's cookbook uses these flags, and its pages are the source of these
 constants. A prediction of the cookbook's runs therefore uses vLLM's constant, which comes from other sources.

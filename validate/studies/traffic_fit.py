@@ -29,12 +29,14 @@ from perfmodel.validate.studies.request_fit import (
     without,
 )
 from perfmodel.validate.studies.served_runs import COOKBOOK, LONG_PROMPTS, STUDIES, HeldOutBy, ServedRun, runs
-from perfmodel.validate.studies.traffic import LONG_OUTPUT, Compared, compare, folds, of_run
+from perfmodel.validate.studies.traffic import Compared, compare, folds, of_run
 from perfmodel.validate.studies.traffic_figures import ttft_error
 from perfmodel.writing import write_all
 
 COMMAND = "python -m perfmodel.validate.studies.traffic_fit"
 KEPT = " The other engines' constants and the common ones are those of an earlier fit."
+LONG_OUTPUT = 4096
+"""Number of output tokens from which on the costs of a request are negligible."""
 LEAST_RUNS = 20
 """Smallest number of runs with which an engine states its own error of TPOT."""
 
@@ -57,7 +59,7 @@ def refitted_files(engines: Sequence[str] = (), replay: Replay = compare) -> dic
     - replay: the function that simulates a run.
     """
     everything = [run for study in STUDIES for run in runs(study)]
-    used = [run for run in everything if _is_fitted(run)]
+    used = [run for run in everything if is_fitted(run)]
     lines = [straight_lines_of(run, replay) for run in used]
     known = request_constants()
     whole = kept({"common": known.common, **known.engines}, fitted(lines), engines)
@@ -68,7 +70,7 @@ def refitted_files(engines: Sequence[str] = (), replay: Replay = compare) -> dic
     lines_of_file.append("engines:")
     lines_of_file += [f"  {name}: {_flow(of_place)}" for name, of_place in whole.items()]
     lines_of_file.append("errors:")
-    lines_of_file += _error_lines(_tpot_errors(used, costs, replay))
+    lines_of_file += error_lines(_tpot_errors(used, costs, replay))
     lines_of_file.append("ttft_errors:")
     lines_of_file += _ttft_lines([replay(run, HeldOutBy.STUDY, of_fold) for run, of_fold in costs.items()])
     lines_of_file.append("acceptance_std:")
@@ -92,7 +94,7 @@ def _ttft_lines(compared: Sequence[Compared]) -> list[str]:
     return lines
 
 
-def _is_fitted(run: ServedRun) -> bool:
+def is_fitted(run: ServedRun) -> bool:
     """Whether the costs of a request are fitted to a run. Its prompts must be long, or its outputs must be
     short and come from one engine process.
     """
@@ -153,7 +155,7 @@ def _header(engines: Sequence[str]) -> list[str]:
     ]
 
 
-def _error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
+def error_lines(errors: Mapping[str, Sequence[float]]) -> list[str]:
     """The lines of the file with the errors of TPOT. Engines with fewer than `LEAST_RUNS` runs have none."""
     lines = []
     for name, off in errors.items():

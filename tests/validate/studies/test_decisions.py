@@ -36,6 +36,15 @@ def test_the_predicted_best_length_loses_throughput_of_the_measured_best_one() -
     assert lost["near_shipped"] == 1
 
 
+@pytest.mark.parametrize(("measured", "near"), [(1.03, 1), (1.035, 0)])
+def test_a_length_is_near_the_best_up_to_a_loss_of_three_per_cent(measured: float, near: int) -> None:
+    """A loss of 1 - 1 / 1.03 = 2.9 %, and one of 3.4 %, where no draft is predicted to be best."""
+    rows = [
+        Answered(replace(RUN, gamma=gamma), "speedup", 0.9, measured - gamma / 1000, None) for gamma in (0, 1)
+    ]
+    assert best_length_loss(rows)["near"] == near
+
+
 def test_verdicts_are_counted_as_predicted_without_the_source() -> None:
     """Six speedups by prediction and interval without their source: certain and right on either side of 1,
     certain and wrong, uncertain and right, uncertain and wrong. The last was right only by constants that saw

@@ -35,3 +35,15 @@ def test_a_number_without_a_log_is_zero() -> None:
     base, taken = memory.pools(rows)
     values = memory.fitted(base, taken, np.array([row.pool_gib for row in rows], float))
     assert values[memory.FITTED.index(("vision", "pass_gib"))] == pytest.approx(0.0, abs=1e-6)
+
+
+def test_one_log_that_is_far_off_hardly_moves_a_number() -> None:
+    """Nine servers logged 10 of 12 GiB, one logged 5: the first number takes 2 GiB of the caches. The others
+    take nothing, so they are 0.
+    """
+    taken = np.zeros((10, len(memory.FITTED)))
+    taken[:, 0] = 1.0
+    logged = np.array([10.0] * 9 + [5.0])
+    first, *others = memory.fitted(np.full(10, 12.0), taken, logged)
+    assert first == pytest.approx(2.0, abs=0.1)
+    assert others == pytest.approx([0.0] * len(others), abs=1e-6)

@@ -25,7 +25,15 @@ from perfmodel.validate.studies.request_fit import (
     straight_lines_of,
     within,
 )
-from perfmodel.validate.studies.served_runs import DEEPSEEK, STUDIES, HeldOutBy, ServedRun, runs
+from perfmodel.validate.studies.served_runs import (
+    COOKBOOK,
+    DEEPSEEK,
+    LONG_PROMPTS,
+    STUDIES,
+    HeldOutBy,
+    ServedRun,
+    runs,
+)
 from perfmodel.validate.studies.traffic import Compared, compare, folds, limits_of
 
 
@@ -56,6 +64,7 @@ def test_a_served_run_keeps_the_limits_that_its_server_states() -> None:
     of_groups = limits_of(replace(run, **limits), 4)
     assert of_groups.max_num_batched_tokens == 4 * 999
     assert of_groups.max_num_seqs == 4 * stated.max_num_seqs
+    assert stated.memory_fraction == 0.9, "vLLM's default, which is close to the others'"
 
 
 def test_a_straight_line_is_solved_and_one_run_far_off_hardly_counts():
@@ -137,6 +146,29 @@ def test_measured_passes_lie_on_lines_between_the_runs_of_a_server(
     assert passes_s == pytest.approx(np.array(passes_ms) / 1e3)
     crowded = served(11000, 20)
     assert gaps_among(crowded, rows, rows, np.ones(1)) is None, "too far beyond"
+
+
+def test_an_engine_states_its_own_error_from_twenty_runs_on() -> None:
+    lines = traffic_fit.error_lines({"tpot": [0.1] * 30, "vllm": [0.2] * 20, "sglang": [0.3] * 19})
+    assert [line.split(", source")[0] for line in lines] == [
+        "  tpot: {log_rms: 0.1, rows: 30",
+        "  vllm: {log_rms: 0.2, rows: 20",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_fitted"),
+    [
+        ({"output_tokens": 4095.0}, True),
+        ({"output_tokens": 4096.0}, False),
+        ({"data_parallel_attention": 1}, False),
+        ({"study": COOKBOOK}, False),
+        ({"study": LONG_PROMPTS, "output_tokens": 9000.0, "data_parallel_attention": 1}, True),
+    ],
+)
+def test_runs_with_short_outputs_or_long_prompts_are_fitted(changes: dict[str, Any], is_fitted: bool) -> None:
+    run = replace(served(1, 20), data_parallel_attention=0)
+    assert traffic_fit.is_fitted(replace(run, **changes)) is is_fitted
 
 
 @pytest.mark.parametrize(("clients", "is_known"), [(6, True), (7, False)])
