@@ -1,5 +1,7 @@
 """Curves of GEMMs in llama.cpp, by hand: the share of the roofline by the tokens of a pass."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfmodel.specs import load_gpu
@@ -22,6 +24,22 @@ def test_sixteen_tokens_also_compute() -> None:
     """In times of loading a byte at full bandwidth: 1/0.85 to load, 2 n / 100 to compute n tokens."""
     loading = 1 / ONE_TOKEN
     assert Q8.share(16) == pytest.approx(ONE_TOKEN * (loading + 0.02) / (loading + 0.32))
+
+
+def test_packed_weights_load_and_compute_at_once_for_up_to_eight_tokens() -> None:
+    """4-bit weights take 0.5/0.85 to load. Vector units take 2 n / 25 to compute n tokens, matrix units
+    2 n / 100. From nine tokens on, matrix units take at least the time of vector units for eight.
+    """
+    packed = replace(Q8, value_bytes=0.5)
+    loading = 0.5 / ONE_TOKEN
+
+    def vector(n: int) -> float:
+        return (loading**2.5 + (2 * n / 25) ** 2.5) ** (1 / 2.5)
+
+    assert packed.share(4) == pytest.approx(ONE_TOKEN * vector(1) / vector(4))
+    assert packed.share(8) == pytest.approx(ONE_TOKEN * vector(1) / vector(8))
+    assert packed.share(9) == pytest.approx(ONE_TOKEN * vector(1) / vector(8))
+    assert packed.share(40) == pytest.approx(ONE_TOKEN * vector(1) / (loading + 0.8))
 
 
 def test_a_curve_never_lies_above_the_roofline() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from perfmodel.validate.studies.robust import Array, ErrorSpread, Parts, parts_of
+from perfmodel.validate.studies.robust import Array, ErrorSpread, Parts, parts_of, shares_of_common
 
 HARD = ErrorSpread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
 EVERY = np.ones(3, dtype=bool)
@@ -66,3 +66,13 @@ def test_an_outlying_server_hardly_moves_the_common_error_of_its_source() -> Non
 
     assert own_part(None) == pytest.approx(0.1 - off.mean())
     assert own_part(off) == pytest.approx(0.0, abs=0.02)
+
+
+def test_the_common_error_is_found_to_one_part_in_a_thousand() -> None:
+    """Each group weighs 1 / (1 + (distance / 2 deviations)^2) around the mean that these weights give."""
+    errors = np.array([0.0, 0.3, -0.3, 0.6, 4.0])
+    deviations = np.full(5, 0.3)
+    shares = shares_of_common(errors, deviations, 2.0)
+    common = np.average(errors, weights=shares)
+    again = 1 / (1 + ((errors - common) / (2 * deviations)) ** 2)
+    assert np.average(errors, weights=again) == pytest.approx(common, rel=1e-3)
