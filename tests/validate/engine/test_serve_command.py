@@ -143,3 +143,11 @@ def test_a_pasted_command_is_answered_for_the_device_of_the_question(tmp_path, c
 @pytest.mark.parametrize("text", ["vllm serve x --speculative-config '{open", "I run vllm here", ""])
 def test_any_other_text_is_no_command(text: str) -> None:
     assert question_of(text) is None
+
+
+@pytest.mark.parametrize(("layers", "asked"), [("98", "--gpu-layers 98"), ("99", ""), ("all", "")])
+def test_a_count_of_99_layers_means_all_of_them(layers: str, asked: str) -> None:
+    question = question_of(f"llama-server -m x.gguf -ngl {layers}")
+    assert question is not None
+    assert ("--gpu-layers" in question) is bool(asked)
+    assert asked in question

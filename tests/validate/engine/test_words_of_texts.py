@@ -10,6 +10,7 @@ from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.serve_command import question_of
 from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts, Timing
+from tests.refusals import refused
 
 
 def steps(text: str, **facts: float) -> list[Timing]:
@@ -187,3 +188,21 @@ def test_lines_of_every_level_that_a_terminal_broke(level: str) -> None:
     line = f"{level} 11-02 10:00:00 " + "word " * 12
     first, rest = f"{line}", "longwordattheend of the line"
     assert plain(f"{first}\n{rest}\n{line}").startswith(f"{line.rstrip()} {rest}")
+
+
+@pytest.mark.parametrize("tokens", [105, 115])
+def test_a_tenth_more_tokens_than_passes_shows_a_draft_of_llama_cpp(tokens: int) -> None:
+    counts = {"tokens_predicted_total": tokens, "tokens_predicted_seconds_total": 10, "n_decode_total": 100}
+    page = "\n".join(
+        f"llamacpp:{name} {count}" for name, count in (counts | {"n_busy_slots_per_decode": 1}).items()
+    )
+    if tokens > 110:
+        refused("gamma: must be stated", steps, page, input=512)
+    else:
+        assert [step.gamma for step in steps(page, input=512)] == [0]
+
+
+@pytest.mark.parametrize(("characters", "known"), [(1000, True), (1001, False)])
+def test_speeds_are_found_in_texts_of_up_to_1000_characters(characters: int, known: bool) -> None:
+    text = "with MTP (n=3, acc 0.5): 52 tok/s, without: 33 tok/s. ".ljust(characters, "x")
+    assert (form_of(text) is not None) is known

@@ -146,3 +146,9 @@ def test_a_plan_keeps_whole_batches_and_contexts(tmp_path) -> None:
     assert plan.restricted_to(lambda p: p.gamma == 1) is None
     modes = [mode for _, mode in left.runs()]
     assert modes[:3] == ["end_to_end", "phases", "end_to_end"]
+
+
+def test_a_plan_of_more_than_ten_thousand_points_is_refused(tmp_path) -> None:
+    grid = [{**BLOCK, "batch": list(range(1, 74)), "context": list(range(64, 201))}]
+    says = r"grid: must be at most 10000 points, given 10001"
+    refused(says, load_plan, str(write_plan(tmp_path, grid=grid)))
