@@ -158,6 +158,7 @@ def test_the_lines_that_names_are_read_from_hold_all_of_them(load, names_of, kin
         ("openthinker-32b", "open-thoughts/OpenThinker-32B"),
         ("nemotron-super-49b-v1.5", "nvidia/Llama-3_3-Nemotron-Super-49B-v1_5"),
         ("devstral-small-1.1", None),  # no listed id has this number
+        ("jackfram-68m", "JackFram/llama-68m"),  # millions of parameters are no part of the name's words
     ],
 )
 def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None) -> None:
@@ -167,6 +168,7 @@ def test_the_id_is_of_just_the_model_that_is_named(name: str, served: str | None
 def test_a_typed_id_is_served_as_it_is() -> None:
     """A short name stands for the model that follows instructions, an id for itself."""
     assert served_id("llama-3.1-8b") == "meta-llama/Llama-3.1-8B-Instruct"
+    assert served_id("gemma-2-9b") == "google/gemma-2-9b-it"
     assert served_id("meta-llama/Llama-3.1-8B") == "meta-llama/Llama-3.1-8B"
 
 
