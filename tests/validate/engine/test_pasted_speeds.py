@@ -3,6 +3,7 @@
 import pytest
 
 from perfmodel.validate.engine.formats import read_pasted
+from perfmodel.validate.engine.paste import recognised, steps_of
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.text import plain
 from perfmodel.validate.engine.timing import GivenFacts
@@ -291,3 +292,13 @@ def test_numbered_runs_are_no_draft_lengths_and_sent_requests_no_clients(monkeyp
     sent = "| requests | tok/s |\n|--|--|\n| 500 | 2100 |\n| 1000 | 2150 |\n"
     for table in (runs, sent):
         assert "no benchmark known" in pasted(monkeypatch, capsys, table, "--from", "-")[1]
+
+
+@pytest.mark.parametrize("batch", [4.0, 5.0])
+def test_a_context_is_assumed_for_at_most_four_sequences(batch: float) -> None:
+    pasted_text = recognised("-", "35 tok/s")
+    if batch > 4:
+        refused("-: input: must be stated", steps_of, pasted_text, GivenFacts(batch=batch), lambda _: None)
+    else:
+        read = steps_of(pasted_text, GivenFacts(batch=batch), lambda _: None)
+        assert read.note == "the context is not in the text; assumed: 1024 tokens (--context N)"
