@@ -192,3 +192,14 @@ def test_more_than_five_million_hashes_are_refused(tmp_path):
     (tmp_path / "t.jsonl").write_text(line * 10 + HASHED)
     with pytest.raises(InputError, match="hash_ids: must be at most 5000000 in 200000 requests"):
         trace.read_trace(tmp_path / "t.jsonl")
+
+
+def test_no_more_requests_are_read_than_the_limit(tmp_path, monkeypatch):
+    """The limit is made small, because a file with ten million requests takes long to write."""
+    monkeypatch.setattr(trace, "MAX_REQUESTS", 3)
+    where = tmp_path / "t.csv"
+    where.write_text("arrival_s,input_tokens,output_tokens\n" + "1,20,3\n" * 3)
+    assert len(trace.read_trace(where).at_s) == 3
+    where.write_text("arrival_s,input_tokens,output_tokens\n" + "1,20,3\n" * 4)
+    with pytest.raises(InputError, match="at most 3 requests"):
+        trace.read_trace(where)
