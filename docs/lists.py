@@ -31,25 +31,28 @@ CATALOGUES = (
     (
         "gpus",
         "Devices",
-        "This page lists the bundled devices with the figures of their data sheets. Peaks are those of "
-        "dense matrices. `-` means that the vendor states no value. A question that needs a missing value is "
+        "This page lists the bundled devices with the figures of their data sheets. Peaks are for dense "
+        "matrices. `-` means that the vendor states no value. A question that needs a missing value is "
         "refused. GB is 10^9 bytes. The sizes of most GDDR boards and of Macs are in GiB (2^30 bytes), so "
         "`rtx-3090-24gb` has 25.77 GB. Engines use the memory that the device reports (`reported_memory`), "
-        "which may be a few per cent above or below the data sheet's. `NAME:12gb` is the "
-        "device NAME with another memory size (in GiB for GDDR boards and Macs). macOS lets the GPU use two "
-        "thirds of a memory below 36 GiB, and 84 % of 128 GiB or more. Link rates (GB/s) are per "
-        "direction. LLC is the last-level cache. An answer uses the `calibration` of this table unless "
-        "`--engine` or `--calibration` "
-        "names another one. `--hardware` also accepts the names that `nvidia-smi` and `lspci` print, such "
+        "which may be a few per cent above or below the data sheet's. `NAME:12gb` is the device NAME with "
+        "12 GB of memory (12 GiB for GDDR boards and Macs). On macOS, the GPU can use two thirds of the "
+        "memory if its size is below 36 GiB, and 84 % if its size is 128 GiB or more. Link rates (GB/s) "
+        "are per "
+        "direction. LLC is the last-level cache. An answer uses the calibration in the last column unless "
+        "`--engine` or `--calibration` names another calibration. `--hardware` also accepts the names that "
+        "`nvidia-smi` and `lspci` print, such "
         "as `Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
     (
         "models",
         "Models",
-        "This page lists the bundled models. Parameters are computed from the shape. `active` counts "
-        "the parameters that one token uses, without the input embedding. KV bytes are those of one token in "
-        "bf16, over all layers on one device. `weights` is the format of the checkpoint. `--model` also "
+        "This page lists the bundled models. The number of parameters is computed from the shape. `active` "
+        "counts "
+        "the parameters that one token uses, without the input embedding. KV bytes are for one token in "
+        "bf16, summed over all layers on one device. `weights` is the format of the checkpoint. `--model` "
+        "also "
         "accepts the Hugging Face id of a model or of a fine-tuned or quantised version, such as "
         "`Qwen/Qwen2.5-7B-Instruct` or `nvidia/Llama-3.3-70B-Instruct-FP8`. `--model ./config.json` reads a "
         "local file if its `model_type` is in this list:\n\n"
@@ -69,9 +72,9 @@ CATALOGUES = (
         "Calibrations",
         "A calibration contains the efficiencies and fixed costs of a device with its software, relative to "
         "the ideal roofline. The columns show the share of the memory bandwidth that GEMMs and attention "
-        "reach, and the time of an iteration outside its passes. A device without a calibration uses the "
-        "calibration of another device, and the answer says "
-        "`transferred`. In `ideal` every efficiency is 1 and there are no fixed costs.",
+        "reach, and the time that an iteration spends outside its passes. A device without a calibration "
+        "uses the calibration of another device, and the answer says `transferred`. In the calibration "
+        "`ideal`, every efficiency is 1 and there are no fixed costs.",
         calibrations.CATALOGUE,
     ),
 )
@@ -103,8 +106,9 @@ def _constants() -> str:
     head = ["constant", "unit", "allowed values", "kind of work", "term", "meaning"]
     return (
         "\n## Constants\n\n"
-        "Each constant is one key of the file, `{value: ..., stderr: ..., source: ...}`, in the order of "
-        "this table. If a file does not contain an optional constant, the model leaves out its effect. "
+        "In a calibration file, each constant is one key, `{value: ..., stderr: ..., source: ...}`. The "
+        "keys have the order of this table. If a file does not contain an optional constant, the model "
+        "leaves out its effect. "
         "[The model](model.md#2-from-counts-to-seconds) explains how times follow from the constants. "
         "[Contributing](contributing.md#a-constant) explains how to add a constant.\n\n"
         + "\n".join(table(head, rows, text_columns=range(6)))
@@ -120,7 +124,7 @@ lists the records that are no longer used, each with the reason. Times are raw s
 that read the files compute the statistics: each value of a point is a median. Names contain the units. An
 optional field may be missing, and readers ignore unknown fields.
 
-The newest version of the format of records is {version} (`schema_version`).
+The current version of the record format is {version} (`schema_version`).
 """
 SECTIONS: dict[type[Frozen], type[Frozen] | None] = {
     schema.PointRecord: None,
@@ -161,7 +165,8 @@ def _records() -> str:
     parts += [
         "## Samples",
         "",
-        "Each sample is a list of seconds. The column `mode` names the mode of the row that has this sample; "
+        "Each sample is a list of times in seconds. The column `mode` names the mode of the row that has "
+        "this sample; "
         "`kernel` stands for a microbenchmark.",
         "",
     ]

@@ -28,19 +28,21 @@ HEAD = f"""{NOTE}
 This page lists the verbs (subcommands) of `perfmodel` and their flags. The exit status is:
 
 - 0 for success
-- 1 if a check failed, or if a search found nothing or could not decide (`advise`, `schedule`)
+- 1 if a check failed, or if a search (`advise`, `schedule`) found nothing or could not decide
 - 2 for wrong input; one line on stderr names the argument or file, the given value and the allowed values
 - 130 after an interruption
 
-`--help` lists the main flags of a verb, `--help-all` all flags. In a count, `32k` is 32768 and `1m` is
-1048576. Lists are written with commas (`1,8,64`) and ranges (`1..16`, `1000..9000+500`, `1..256x2`).
-`eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or `zsh_source`, `fish_source`) makes the tab key
-complete verbs, flags, and the names of models, devices, engines and KV methods.
+`--help` lists the main flags of a verb, and `--help-all` lists all of its flags. In a count, `32k` is 32768
+and `1m` is 1048576. Lists are written with commas (`1,8,64`) or as ranges, which can have a step or a factor
+(`1..16`, `1000..9000+500`, `1..256x2`). `eval "$(_PERFMODEL_COMPLETE=bash_source perfmodel)"` (or
+`zsh_source`, `fish_source`) makes the tab key complete verbs, flags, and the names of models, devices,
+engines and KV methods.
 
 ## Flags of most verbs
 
-These flags have the same meaning in all verbs. The section of a verb lists its other flags, and those with
-another meaning or default. Each section also names the flags of this table that its verb lacks.
+These flags have the same meaning in all verbs. The section of a verb lists its additional flags, and the
+flags whose meaning or default differs from this table. Each section also names the flags of this table that
+its verb does not have.
 
 """
 

@@ -192,7 +192,7 @@ def now() -> str:
             nearer = sum(abs(a.own) < abs(a.other) for a in cells)
             head = [kind, name, str(len(cells)), str(len({a.row.source_id for a in cells})), str(nearer)]
             lines.append((head, (own, other)))
-    heads = ["figure", "subset", "rows", "sources", "rows on which this tool is nearer"]
+    heads = ["figure", "subset", "rows", "sources", "rows for which this tool is nearer"]
     return _with_best(heads, ("this version", "aisimulate"), lines)
 
 

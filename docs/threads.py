@@ -68,10 +68,9 @@ def _cells(row: Thread) -> list[str]:
 def _counts(rows: Sequence[Thread]) -> str:
     intervals = [row.contained for row in rows if row.contained is not None]
     sides = sum(row.same_side for row in rows)
-    return (
-        f"{sides} of these {len(rows)} speedups are on the predicted side of 1.0x. {sum(intervals)} of "
-        f"{len(intervals)} lie in their 90 % interval."
-    )
+    return f"For {sides} of these {len(rows)} configurations, the predicted and the measured speedup are on
+    the same side of 1.0x. Of the {len(intervals)} predictions with a 90 % interval, {sum(intervals)} have the
+    measured speedup in this interval."
 
 
 MADE = {"threads": threads}

@@ -21,10 +21,10 @@ HEADINGS = {
         "whatif": "Does speculation pay off for this model, device, batch and context, and why?",
         "sweep": "Answer a grid of questions and write it to a CSV or Parquet file.",
         "ops": "List every operation of one pass: FLOPs, bytes, time and limit.",
-        "inflection": "Find three context lengths: memory-bound, break-even and inflection.",
+        "inflection": "Find the memory-bound, break-even and inflection context lengths.",
     },
     "Decide": {
-        "advise": "Find the best draft, draft length, batch and layout, or keep the baseline.",
+        "advise": "Find the best draft, draft length, batch and layout, or recommend the baseline.",
         "schedule": "Find the draft length for each batch size and context.",
         "tree": "Find the best tree of drafted tokens for each batch and context.",
         "hierarchy": "Predict two levels: a small model drafts for the sparse self-draft.",

@@ -41,11 +41,11 @@ COLOURS = {
 @command(example=f"{LLAMA} --context 32k")
 @takes(AdviseQuery)
 def app(question: AdviseQuery, verbose: Verbose = False, json: Json = False) -> None:
-    """Find the best layout of GPUs, draft, KV method and budget, gamma and batch, or keep the baseline.
+    """Find the best GPU layout, draft, KV method and budget, gamma and batch, or recommend the baseline.
 
     With --gpus, the search includes all layouts: replicas, tensor parallelism, data-parallel attention and
     expert parallelism. The search includes only drafts whose acceptance is known from --rate, a file or
-    published results. The choice is a draft that the engine runs, unless --any-draft is given.
+    published results. Unless --any-draft is given, the recommended draft is one that the engine runs.
     """
     show(answer(question), json, partial(_print, verbose=verbose))
 

@@ -161,7 +161,7 @@ def verb(
     """
     help_text = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
     if several:
-        help_text += f"\n\nEach value of {' and '.join(map(flag, several))} gives a row."
+        help_text += f"\n\nThe answer has a row for each value of {' and '.join(map(flag, several))}."
 
     @command(help=help_text, example=example)
     @takes(answer.question, *several)

@@ -22,12 +22,12 @@ Output = Annotated[
 @command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
 def app(question: Exploration, output: Output = Path("explore.html")) -> None:
-    """Write a web page that shows the speedup over batch and context, and the parts of the time of each
+    """Write a web page that shows the speedup over batch and context, and the components of the time of each
     pass.
 
-    One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. The page needs no
-    server and no network, and has sliders for acceptance and draft length. --batch and --context take lists
-    and ranges, which become the axes of the map.
+    One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. The page works
+    offline, and has sliders for acceptance and draft length. --batch and --context take lists and ranges,
+    which become the axes of the map.
     """
     where = destination(output, ".html", ".htm")
     with progress(question.rows // question.points, "surfaces") as bar:

@@ -43,7 +43,11 @@ PARSE_ERROR = -32700
 """JSON-RPC's code for a message that is not JSON."""
 Files = Annotated[
     Path | None,
-    Argument("Folder whose files a question may name; without it, questions use bundled names only.", "DIR"),
+    Argument(
+        "Folder of the files that questions may name; without this flag, questions can use only bundled "
+        "names.",
+        "DIR",
+    ),
 ]
 
 
@@ -52,9 +56,9 @@ Files = Annotated[
 def app(files: Files = None) -> None:
     """Answer the questions of an LLM assistant over stdin and stdout, with the Model Context Protocol.
 
-    The tools are whatif, advise, traffic and schedule, with the arguments of the command line. The tools only
-    read files in the folder of --files. File names are relative to this folder. An error message never quotes
-    the contents of a file.
+    The tools are whatif, advise, traffic and schedule, which take the arguments of the command line. The
+    tools can read only files in the folder of --files. File names are relative to this folder. An error
+    message never quotes the contents of a file.
     """
     import anyio
 

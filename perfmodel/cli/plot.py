@@ -70,14 +70,14 @@ class Points(Options):
 
     _: KW_ONLY
     batch: MaybeWholes = argument(
-        "Batch sizes: a range, or values with one line each.",
+        "Batch sizes: a range, or several values, each drawn as a line.",
         arg.COUNTS,
         "--batch-size -b",
         default=None,
         most=MAX_VALUES,
     )
     context: MaybeWholes = argument(
-        "Contexts: a range, or values with one line each.",
+        "Contexts: a range, or several values, each drawn as a line.",
         arg.COUNTS,
         "--context-length -c",
         default=None,
@@ -143,7 +143,7 @@ class Points(Options):
 @app.command(example=f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
 @takes(Query)
 def roofline(query: Query, output: Output) -> None:
-    """The passes of one question below the roofline of the device, and what limits each pass."""
+    """The passes of one question under the roofline of the device, with the limiter of each pass."""
     batch = float(query.batch)
     context = float(query.context)
     # the cost of a pass does not depend on the acceptance, so only an open gamma needs one
@@ -184,7 +184,9 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
 def ratios(question: Points, output: Output, over: Over = "context") -> None:
-    """Times of a draft step and of a verification, in baseline steps, over the context or the batch."""
+    """Times of a draft step and of a verification, relative to a baseline step, over the context or the
+    batch.
+    """
     if not question.gamma:
         raise refuse(
             "--gamma", None, "a whole number of 1 or more here", "auto" if question.gamma is None else 0
@@ -205,7 +207,7 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
 @app.command(example=f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
 @takes(Points)
 def breakdown(question: Points, output: Output) -> None:
-    """The predicted time of each pass and of a token by component, for a few batches or contexts."""
+    """Predicted times of each pass and of a token, split into components, for some batches or contexts."""
     axes = question.over("breakdown")
     points = list(product(axes.values("batch"), axes.values("context")))
     if len(points) > MAX_BARS:

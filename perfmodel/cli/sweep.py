@@ -14,9 +14,9 @@ from perfmodel.cli.output import progress, warn_some
 
 Output = Annotated[
     Path,
-    Argument("Output file: .csv or .parquet (pyarrow).", "FILE", "-o --out", group=OUTPUT),
+    Argument("Output file: .csv or .parquet (needs pyarrow).", "FILE", "-o --out", group=OUTPUT),
 ]
-Overwrite = Annotated[bool, Argument("Replace the file.", group=OUTPUT)]
+Overwrite = Annotated[bool, Argument("Replace the output file if it exists.", group=OUTPUT)]
 
 
 @command(example=f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")

@@ -14,7 +14,7 @@ from perfmodel.cli.grouped_help import OUTPUT, command
 from perfmodel.cli.output import each, show, show_rows
 
 Sensitivity = Annotated[
-    bool, Argument("Also vary each uncertain input alone and rank the effects.", group=OUTPUT)
+    bool, Argument("Also vary the uncertain inputs one at a time, and rank their effects.", group=OUTPUT)
 ]
 
 

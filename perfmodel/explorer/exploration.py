@@ -26,14 +26,14 @@ class Exploration(Grid):
     """
 
     model: Words = argument(
-        "Target models, with commas.",
+        "Target models, separated by commas.",
         "NAME|PATH,...",
         "-m",
         names,
         default="llama-3.1-8b,llama-3.1-70b,qwen3-30b-a3b",
     )
     hardware: Words = argument(
-        "Devices, with commas.",
+        "Devices, separated by commas.",
         "NAME|PATH,...",
         "--gpu --device",
         names,
@@ -49,13 +49,13 @@ class Exploration(Grid):
         default="1k..128kx2,1536..96kx2",
     )
     gamma: Lengths = argument(
-        "Start of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None
+        "Initial value of the draft-length slider.", "N|auto", "-g", gammas, shown="auto", default=None
     )
     tp: MaybeWholes = argument(  # type: ignore[assignment]  # None: a degree for each model and device
-        "Devices of a tensor-parallel group.",
+        "Number of devices in a tensor-parallel group.",
         "N,...",
         "--tensor-parallel-size --tp-size",
-        shown="the smallest of 1, 2, 4, 8 on which the weights fill at most half of the memory",
+        shown="the smallest of 1, 2, 4, 8 with which the weights fill at most half of the memory",
         default=None,
     )
     draft_kv: Words = argument(
@@ -66,13 +66,16 @@ class Exploration(Grid):
         group="Draft",
     )
     drafts: Words = argument(
-        "Drafts with the full cache; each draft that a model has gets a surface.",
+        "Drafts that use the full cache. The page has a surface for each of these drafts that exists for a "
+        "model.",
         "DRAFT,...|none",
         read=names,
         default="eagle3,mtp,ngram",
         group="Draft",
     )
-    alpha: MaybeReals = argument("Start of the acceptance slider.", "RATE", default=0.8, group="Acceptance")
+    alpha: MaybeReals = argument(
+        "Initial value of the acceptance slider.", "RATE", default=0.8, group="Acceptance"
+    )
     batch_range: arg.BatchRange = argument(default=DEFAULT_BATCH_RANGE)
 
     def check(self) -> None:

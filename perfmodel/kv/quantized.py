@@ -8,8 +8,8 @@ SCALE_BYTES = 4.0
 
 
 class Quantized(KVMethod):
-    """Reads every cached token from a copy with `bits` bits per value. Each `group` of values has a scale and
-    a zero point.
+    """Reads every cached token from a copy with `bits` bits per value. Each group of `group` values has a
+    scale and a zero point.
 
     - bits: the default of 4 is from Tiwari et al. 2025 (QuantSpec).
     - group: number of values. By default, a group is one head's key or value.

@@ -5,8 +5,8 @@ from perfmodel.operations import Floats
 
 
 class Quest(KVMethod):
-    """Stores the smallest and the largest key of each page, by channel. From these bounds, each step
-    estimates the scores of the pages, and reads the pages with the best scores.
+    """Stores the minimum and the maximum of the keys of each page in each channel. From these bounds, each
+    step estimates the scores of the pages, and reads the pages with the best scores.
 
     The default of 16 tokens per page is from Tang et al. 2024.
     """

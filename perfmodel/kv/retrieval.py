@@ -5,8 +5,8 @@ from perfmodel.operations import Floats
 
 
 class Retrieval(KVMethod):
-    """Once in `every` iterations, copies the chunks whose mean keys have the highest scores into the draft's
-    cache.
+    """Every `every` iterations, copies into the draft's cache the chunks whose mean keys have the highest
+    scores.
 
     - every: it has no published default and is required.
     - chunk: tokens per chunk. The default of 8 is from TriForce's released code.

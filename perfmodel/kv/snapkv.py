@@ -7,7 +7,7 @@ from perfmodel.operations import Floats
 
 
 class SnapKV(KVMethod):
-    """Once after the prompt, copies the last `window` tokens and the tokens to which they attend most.
+    """After the prompt, copies the last `window` tokens and the tokens to which these attend most.
 
     The scores are pooled over `kernel` neighbours before the selection. The defaults (window 32 and kernel 7)
     are from the LongBench experiments of Li et al. 2024.

@@ -40,7 +40,8 @@ class AcceptanceQuestion(DecodingQuestion):
     context: Annotated[
         tuple[int, ...] | None,
         Argument(
-            "Cached tokens (a list). With --import: one value, or the ends of the served range.",
+            "List of numbers of cached tokens. With --import: one context, or the smallest and largest "
+            "served context.",
             COUNTS,
             default="1024,4096; with --import that of the file",
         ),
@@ -48,21 +49,21 @@ class AcceptanceQuestion(DecodingQuestion):
     gamma: Annotated[
         int | None,
         Argument(
-            "Tokens drafted per iteration.",
+            "Number of drafted tokens per iteration.",
             "N",
             "-g",
             default=f"{DEFAULT_GAMMA}; with --import that of the file",
         ),
     ] = None
-    documents: Annotated[int, Argument("Largest number of documents per context.", "N")] = 32
-    batch: Annotated[int, Argument("Documents decoded together.", "N", "-b")] = 8
+    documents: Annotated[int, Argument("Maximum number of documents per context.", "N")] = 32
+    batch: Annotated[int, Argument("Number of documents decoded together.", "N", "-b")] = 8
     new_tokens: Annotated[
-        int, Argument("Largest number of generated tokens per document.", TOKENS, group="Acceptance")
+        int, Argument("Maximum number of generated tokens per document.", TOKENS, group="Acceptance")
     ] = 128
     temperature: Annotated[
         float,
         Argument(
-            "Temperature of sampling. 0 is greedy, which inflates acceptance, because repeated text "
+            "Sampling temperature. 0 is greedy, which inflates acceptance, because repeated text "
             "is easy to draft.",
             "T",
         ),
@@ -70,7 +71,7 @@ class AcceptanceQuestion(DecodingQuestion):
     convert: Annotated[
         Path | None,
         Argument(
-            "File with acceptance figures of another tool, instead of a run.",
+            "File with acceptance figures of another tool, which replace a run.",
             "FILE",
             flag="--import",
             group="Acceptance",
@@ -79,9 +80,9 @@ class AcceptanceQuestion(DecodingQuestion):
     format: Annotated[
         str | None,
         Argument(
-            "With --import: vllm, sglang or llama.cpp.",
+            "With --import: format of the file (vllm, sglang or llama.cpp).",
             "NAME",
-            default="found from the content",
+            default="detected from the content",
             group="Acceptance",
         ),
     ] = None
@@ -97,9 +98,9 @@ class AcceptanceQuestion(DecodingQuestion):
 
 @takes(AcceptanceQuestion)
 def acceptance(question: AcceptanceQuestion, out: Out = None) -> None:
-    """Measure the acceptance of drafted tokens by KV method, budget and context, or import it.
+    """Measure or import the acceptance of drafted tokens by KV method, budget and context.
 
-    The output file is for `whatif --acceptance`; a run rewrites it after every row.
+    Pass the output file to `whatif --acceptance`. A run rewrites the file after every row.
     """
     if out is not None:
         destination(out, flag="--out")

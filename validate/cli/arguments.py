@@ -68,7 +68,7 @@ Sets = Annotated[
         flag="--set",
     ),
 ]
-HeldOut = Annotated[bool, Argument("Predict each fitted row with a fit that leaves out its fold.")]
+HeldOut = Annotated[bool, Argument("Predict each fitted row with a fit that leaves out the fold of the row.")]
 
 
 @question
@@ -78,12 +78,16 @@ class DecodingQuestion(Question):
     _: KW_ONLY
     checkpoint: Annotated[
         str | None,
-        Argument("Folder: config.json, .safetensors, tokenizer.", "FOLDER", default="the bundled model"),
+        Argument(
+            "Folder with config.json, .safetensors files and a tokenizer.",
+            "FOLDER",
+            default="the bundled model",
+        ),
     ] = None
     draft: Annotated[
         str,
         Argument(
-            "self, ngram[:LONGEST], or the folder or name of a model.",
+            "Draft: self, ngram[:LONGEST], or the folder or name of a model.",
             "self|ngram|NAME|FOLDER",
             group="Draft",
         ),
@@ -95,19 +99,28 @@ class DecodingQuestion(Question):
     prompt: Annotated[tuple[str, ...] | None, Argument("Text to continue; may be repeated.", "TEXT")] = None
     prompts: Annotated[
         Path | None,
-        Argument('JSON lines, one sequence each: {"text": ...} or a list of tokens; or .txt.', "FILE"),
+        Argument(
+            'File of prompts: JSON lines, each with {"text": ...} or a list of tokens, or a .txt file.',
+            "FILE",
+        ),
     ] = None
-    chat: Annotated[bool, Argument("Apply the chat template: each text is a user message.")] = False
+    chat: Annotated[bool, Argument("Apply the chat template to each text, as a user message.")] = False
     top_p: Annotated[
         float,
         Argument(
             "Sample from the smallest set of tokens whose total probability reaches P.", "P", limits=TOP_P
         ),
     ] = 1.0
-    top_k: Annotated[int, Argument("Sample from the N most likely tokens; 0 for all.", "N", read=whole)] = 0
-    tp: Annotated[int, Argument("Tensor-parallel processes, started by torchrun.", "N")] = 1
-    graphs: Annotated[bool, Argument("Replay iterations as CUDA graphs.", group="Run")] = False
-    device: Annotated[str, Argument("auto, cpu or cuda.", "DEVICE", choices=DEVICES, group="Run")] = "auto"
+    top_k: Annotated[
+        int, Argument("Sample from the N most likely tokens; 0 means all tokens.", "N", read=whole)
+    ] = 0
+    tp: Annotated[int, Argument("Number of tensor-parallel processes, which torchrun starts.", "N")] = 1
+    graphs: Annotated[bool, Argument("Capture iterations as CUDA graphs and replay them.", group="Run")] = (
+        False
+    )
+    device: Annotated[str, Argument("Device: auto, cpu or cuda.", "DEVICE", choices=DEVICES, group="Run")] = (
+        "auto"
+    )
     dtype: Annotated[
         str,
         Argument(

@@ -46,8 +46,8 @@ class CalibrateQuestion(Question):
     further: Annotated[
         tuple[str, ...] | None,
         Argument(
-            "More kernel records, for kernels that the first record lacks; repeatable. A table that"
-            " benchmarks/attention.py writes also counts as a record.",
+            "Additional record, for kernels that the first record lacks; may be repeated. A table written "
+            "by benchmarks/attention.py is also accepted.",
             "RECORD",
             needs=("from_microbench",),
             why="since other fits read published rows",
@@ -56,7 +56,8 @@ class CalibrateQuestion(Question):
     hardware: Annotated[
         str | None,
         Argument(
-            "Device: a name or a YAML file. For a CPU, a YAML file that does not exist is written.",
+            "Device: a name or a YAML file. If the YAML file of a CPU does not exist, the command creates "
+            "it.",
             "NAME|PATH",
             default="the record's",
         ),
@@ -64,8 +65,8 @@ class CalibrateQuestion(Question):
     stack: Annotated[
         Path | None,
         Argument(
-            "Record of whole passes for stack factors; a fit to one half of them is tested on the "
-            "other half.",
+            "Record of whole passes, to which stack factors are fitted; a fit to half of the passes is "
+            "tested on the other half.",
             "RECORD",
         ),
     ] = None

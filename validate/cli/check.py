@@ -34,7 +34,8 @@ def check(
     baseline: Annotated[
         Path | None,
         Argument(
-            "Earlier state: fail if errors have grown, or predictions or measurements have changed.",
+            "File with an earlier state: fail if errors have grown, or if predictions or measurements have "
+            "changed since.",
             "FILE",
         ),
     ] = None,
@@ -47,7 +48,9 @@ def check(
             default="3%",
         ),
     ] = None,
-    write: Annotated[bool, Argument("Write the current state to --baseline.", group="Output")] = False,
+    write: Annotated[
+        bool, Argument("Write the current state to the file of --baseline.", group="Output")
+    ] = False,
     calibration: Annotated[
         str | None,
         Argument("Calibration for all records.", "NAME|PATH", default="each record's own", group="Engine"),
@@ -55,7 +58,7 @@ def check(
     figure: Annotated[
         tuple[str, ...],
         Argument(
-            "Check only this quantity, such as speedup or sd_tpot_s; repeatable.", "NAME", default="all"
+            "Check only this quantity, such as speedup or sd_tpot_s; may be repeated.", "NAME", default="all"
         ),
     ] = (),
     json: Json = False,

@@ -47,7 +47,7 @@ def compare(
     json: Json = False,
     results: ResultsFolder = None,
 ) -> None:
-    """List published measurements and your own, with their predictions."""
+    """List published measurements and your own measurements, with predictions."""
     if plot:
         destination(plot, ".png", ".svg", flag="--plot")
     where = results or RESULTS

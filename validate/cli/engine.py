@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @takes(EngineQuestion)
 def engine(question: EngineQuestion, out: Out = None) -> None:
-    """Calibrate to a serving engine: from its benchmark files (--from), its running server (--url), or both.
+    """Calibrate to a serving engine from its benchmark files (--from), its running server (--url), or both.
 
     The fit needs two draft lengths (the baseline counts as one) and two batches or contexts. The fit finds
-    the constants that the rows determine. The other constants keep the values of the base calibration and are
-    listed. Each row is also predicted by a fit that leaves this row out; the errors of these predictions set
-    the interval of every answer.
+    the constants that the rows determine. The other constants keep the values of the base calibration; the
+    output lists these constants. Each row is also predicted by a fit that leaves this row out; the errors of
+    these predictions set the interval of every answer.
     """
     from perfmodel.validate.harness.micro.write import destination_of
 

@@ -31,14 +31,14 @@ class EngineQuestion(Question):
     ] = ()
     files: Annotated[tuple[str, ...], Argument("More files of --from.", "FILE", place=True)] = ()
     url: Annotated[
-        str | None, Argument("A running OpenAI-compatible server to time.", "http://HOST:PORT")
+        str | None, Argument("URL of a running OpenAI-compatible server to time.", "http://HOST:PORT")
     ] = None
     plan: Annotated[bool, Argument("Print the benchmark commands without running them.")] = False
     watch: Annotated[
         tuple[str, ...],
         Argument(
-            "Check whether the served draft length is still the best one. If given twice, only "
-            "the counts between the two are used.",
+            "Check whether the served draft length is still the best one. If the flag is given twice, only "
+            "the counts between the two readings are used.",
             "http://HOST:PORT|FILE",
             repeated=True,
         ),
@@ -67,7 +67,7 @@ class EngineQuestion(Question):
     draft: Annotated[
         str | None,
         Argument(
-            "Draft of the runs; needed for files of speculative runs.",
+            "Draft that the runs use; needed for files of speculative runs.",
             "self|KIND|NAME|PATH",
             "--draft-model",
             default="none",
@@ -80,7 +80,9 @@ class EngineQuestion(Question):
     ] = "full"
     gamma: Annotated[
         int | None,
-        Argument("Draft length, if neither file nor server states it; 0 is the baseline.", "N", "-g", whole),
+        Argument(
+            "Draft length, if neither the file nor the server states it; 0 is the baseline.", "N", "-g", whole
+        ),
     ] = None
     weights: arg.Weights = argument(default=None)
     draft_weights: str | None = same_as(Query, "draft_weights")

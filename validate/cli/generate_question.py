@@ -26,7 +26,12 @@ class GenerateQuestion(DecodingQuestion):
     _: KW_ONLY
     model: Annotated[
         str | None,
-        Argument("Name of a model, with --weights random:SEED.", "NAME", "-m", without=("checkpoint",)),
+        Argument(
+            "Name of a model to run with random weights (--weights random:SEED).",
+            "NAME",
+            "-m",
+            without=("checkpoint",),
+        ),
     ] = None
     weights: Annotated[
         str | None, Argument("Source of the weights: checkpoint or random:SEED.", "SOURCE", group="Formats")
@@ -35,11 +40,11 @@ class GenerateQuestion(DecodingQuestion):
         str | None,
         Argument("Weights of a separate draft model, written like --weights.", "SOURCE", group="Formats"),
     ] = None
-    gamma: Annotated[int, Argument("Tokens drafted per iteration.", "N", "-g")] = 4
+    gamma: Annotated[int, Argument("Number of drafted tokens per iteration.", "N", "-g")] = 4
     batch: Annotated[
         int | None,
         Argument(
-            "Batch size: sequences decoded together.",
+            "Batch size: number of sequences decoded together.",
             "N",
             "-b",
             default="all prompts, or 2 without prompts",
@@ -55,13 +60,13 @@ class GenerateQuestion(DecodingQuestion):
         ),
     ] = None
     new_tokens: Annotated[
-        int, Argument("Tokens to generate for each prompt.", TOKENS, group="Acceptance")
+        int, Argument("Number of tokens to generate for each prompt.", TOKENS, group="Acceptance")
     ] = 128
-    temperature: Annotated[float, Argument("Temperature of sampling; 0 is greedy.", "T")] = 0.0
+    temperature: Annotated[float, Argument("Sampling temperature; 0 is greedy.", "T")] = 0.0
     alpha: Annotated[
         float | None,
         Argument(
-            "Force this acceptance rate; without it, the rate is observed.",
+            "Force this acceptance rate; without this flag, the rate is measured.",
             "RATE",
             limits=SHARE,
             group="Acceptance",
@@ -70,7 +75,7 @@ class GenerateQuestion(DecodingQuestion):
     tree: Annotated[
         str | None,
         Argument(
-            "Draft trees, written as children by level: 4x2x1.",
+            "Draft trees, given as numbers of children by level, such as 4x2x1.",
             "TREE",
             group="Draft",
             without=("alpha",),
@@ -80,8 +85,8 @@ class GenerateQuestion(DecodingQuestion):
     middle_kv: Annotated[
         str | None,
         Argument(
-            "Two levels: KV method of the middle level (the target with a sparse cache); --draft drafts for "
-            "it.",
+            "For two draft levels: KV method of the middle level (the target with a sparse cache), for "
+            "which --draft drafts.",
             "METHOD[:BUDGET]",
             group="Draft",
             without=("alpha", "tree"),
@@ -91,7 +96,9 @@ class GenerateQuestion(DecodingQuestion):
     inner_gamma: Annotated[
         int,
         Argument(
-            "Two levels: tokens that --draft proposes to the middle level per round.", "N", group="Draft"
+            "For two draft levels: number of tokens that --draft proposes to the middle level per round.",
+            "N",
+            group="Draft",
         ),
     ] = 2
     hardware: Annotated[
@@ -108,10 +115,13 @@ class GenerateQuestion(DecodingQuestion):
         ),
     ] = "auto"
     pointwise: Annotated[
-        str, Argument("Kernels between matrix products: auto, torch or triton.", "KERNEL", group="Run")
+        str,
+        Argument(
+            "Kernels of the operations between matrix products: auto, torch or triton.", "KERNEL", group="Run"
+        ),
     ] = "auto"
     draft_tp: Annotated[
-        int | None, Argument("Number of ranks of a separate draft.", "N", default="--tp", group="Draft")
+        int | None, Argument("Number of ranks of a separate draft model.", "N", default="--tp", group="Draft")
     ] = None
 
     def check(self) -> None:

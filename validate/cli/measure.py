@@ -55,7 +55,9 @@ def microbench(
     threads: arg.Threads = None,
     dry_run: arg.DryRun = False,
     resume: arg.Resume = False,
-    only: Annotated[tuple[str, ...], Argument("Kinds of kernels; repeatable.", "KIND", default="all")] = (),
+    only: Annotated[
+        tuple[str, ...], Argument("Kind of kernel to time; may be repeated.", "KIND", default="all")
+    ] = (),
     minutes: arg.Minutes = None,
     results: arg.ResultsFolder = None,
 ) -> None:
@@ -81,7 +83,7 @@ def finish(
         Path, Argument("Journal of an interrupted run in results/.", "FILE.journal", place=True)
     ],
 ) -> None:
-    """Write the record of the finished rows of an interrupted run."""
+    """Write a record with the finished rows of an interrupted run."""
     from perfmodel.validate.harness.session import finish_journal
 
     record = read_record(finish_journal(journal))

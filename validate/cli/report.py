@@ -19,7 +19,7 @@ def report(
     hardware: arg.ForHardware = None,
     calibration: arg.WithCalibration = None,
     results: arg.ResultsFolder = None,
-    check: Annotated[bool, Argument("Fail if the page is not up to date.")] = False,
+    check: Annotated[bool, Argument("Fail if the report is out of date.")] = False,
 ) -> int:
     """Write the report of a machine: every predicted and measured figure."""
     where = machine_folder(machine, results or RESULTS) / "report.md"

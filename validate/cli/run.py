@@ -53,7 +53,8 @@ def run(
 ) -> int:
     """Time kernels, fit a calibration to them, then predict and measure the points of a plan.
 
-    On a CPU it also writes the device file. On a GPU, use --hardware if the device is not that of the plan.
+    On a CPU, the command also writes the device file. On a GPU, use --hardware if the device is not that of
+    the plan.
     """
     chosen = for_hardware(plan, hardware, threads, known=hardware is not None)
     where = results or RESULTS

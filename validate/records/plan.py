@@ -59,30 +59,31 @@ class Protocol(Frozen):
 
     modes: Annotated[
         tuple[Mode, ...],
-        Meta(min_length=1, description="`end_to_end` times whole loops, `phases` their parts"),
+        Meta(min_length=1, description="`end_to_end` times whole loops, `phases` times the parts of a loop"),
     ] = (
         "end_to_end",
         "phases",
     )
-    warmup: Annotated[Positive, Meta(description="discarded samples at the start")] = 1
-    samples: Annotated[int, Meta(ge=MIN_SAMPLES, description="samples of each row")] = MIN_SAMPLES
+    warmup: Annotated[Positive, Meta(description="number of samples to discard at the start")] = 1
+    samples: Annotated[int, Meta(ge=MIN_SAMPLES, description="number of samples per row")] = MIN_SAMPLES
     within: Annotated[
         Annotated[float, Meta(gt=0.0, lt=1.0)] | None,
         Meta(
-            description="sample `end_to_end` until the speedup is known within this share (90 % half-width)"
+            description="take `end_to_end` samples until the 90 % half-width of the speedup is below this "
+            "share"
         ),
     ] = None
     seconds: Annotated[
-        Positive, Meta(description="with `within`: longest total time of a row's samples, in seconds")
+        Positive, Meta(description="if `within` is set: maximum total time of a row's samples, in seconds")
     ] = 20
-    iterations: Annotated[Positive, Meta(description="iterations of the loop per sample")] = 4
+    iterations: Annotated[Positive, Meta(description="number of iterations of the loop per sample")] = 4
     read_every: Annotated[
         Positive, Meta(description="number of iterations between two reads of the lengths")
     ] = 4
     graphs: Annotated[
         bool, Meta(description="on CUDA, capture iterations and phases as graphs and replay them")
     ] = True
-    seed: Annotated[int, Meta(ge=0, description="seed of cache contents and acceptance")] = 0
+    seed: Annotated[int, Meta(ge=0, description="random seed of cache contents and acceptance")] = 0
 
     def __post_init__(self) -> None:
         if len({*self.modes}) < len(self.modes):
@@ -92,7 +93,7 @@ class Protocol(Frozen):
 class Micro(Frozen):
     """Sizes of the microbenchmarks."""
 
-    rows: Annotated[Counts, Meta(description="rows (M) of the GEMMs")] = (
+    rows: Annotated[Counts, Meta(description="numbers of rows (M) of the GEMMs")] = (
         1,
         2,
         4,
@@ -115,9 +116,9 @@ class Micro(Frozen):
         2048,
         4096,
     )
-    max_bytes: Annotated[Positive, Meta(description="largest memory to copy and read")] = 2**31
+    max_bytes: Annotated[Positive, Meta(description="size of the largest buffer to copy and read")] = 2**31
     sweeps: Annotated[
-        Positive, Meta(description="number of times that all kernels are timed, one after another")
+        Positive, Meta(description="number of rounds in which all kernels are timed, one after another")
     ] = 1
 
 
@@ -126,18 +127,24 @@ class Plan(Frozen):
 
     schema_version: Literal[1]
     name: Annotated[
-        str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,60}\Z", description="name of the file: a-z, 0-9 and -")
+        str,
+        Meta(
+            pattern=r"^[a-z0-9][a-z0-9-]{0,60}\Z",
+            description="name of the file, which may contain a-z, 0-9 and -",
+        ),
     ]
     title: Annotated[str, Meta(min_length=8, description="purpose, in one line")]
     device: Annotated[Literal["cpu", "cuda"], Meta(description="kind of device")]
     hardware: Annotated[str, Meta(description="device of the predictions; `--hardware` overrides it")]
     tensor_parallel: Annotated[
-        Positive, Meta(description="processes that share the model (torchrun starts them)")
+        Positive, Meta(description="number of processes that share the model, which torchrun starts")
     ] = 1
     attention: Annotated[
         Literal["auto", "math", "sdpa", "triton", "triton-unsplit"], Meta(description="attention kernel")
     ] = "auto"
-    threads: Annotated[Positive | None, Meta(description="CPU threads; torch chooses by default")] = None
+    threads: Annotated[
+        Positive | None, Meta(description="number of CPU threads; by default, torch chooses it")
+    ] = None
     precision: Precisions = Precisions()
     grid: Annotated[
         tuple[GridBlock, ...], Meta(min_length=1, description="blocks of points; no point may occur twice")

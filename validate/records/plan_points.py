@@ -35,19 +35,24 @@ class PlannedDraft(Frozen, forbid_unknown_fields=False):
     draft_weights: Annotated[str, Meta(pattern=RANDOM, description="weights of a separate draft")] = (
         "random:1"
     )
-    alpha: Annotated[Rate | None, Meta(description="scripted acceptance of a chain; trees have rates")] = None
+    alpha: Annotated[
+        Rate | None, Meta(description="scripted acceptance of a chain; trees use `rates` instead")
+    ] = None
     rates: Annotated[
         tuple[float, ...] | None,
-        Meta(description="trees: scripted acceptance of the 1st, 2nd, ... child of a node"),
+        Meta(description="for trees: scripted acceptance of the 1st, 2nd, ... child of a node"),
     ] = None
     spread: Annotated[
         Spread | None,
-        Meta(description="contexts of a batch are evenly spaced: context x (1 - spread) to (1 + spread)"),
+        Meta(
+            description="the contexts of a batch are evenly spaced from context x (1 - spread) to context "
+            "x (1 + spread)"
+        ),
     ] = None
 
 
 class GridBlock(PlannedDraft, forbid_unknown_fields=True):
-    """One rectangle of the grid: every batch with every context, draft length or tree, and KV method.
+    """One block of the grid: every combination of batch, context, draft length (or tree) and KV method.
 
     The points of a block measure chains of drafted tokens, or trees if the block has a `tree`.
     """
@@ -57,12 +62,16 @@ class GridBlock(PlannedDraft, forbid_unknown_fields=True):
     context: Annotated[Counts, Meta(description="cached tokens per sequence at the start of a sample")]
     gamma: Annotated[
         Counts | None,
-        Meta(description="drafted tokens per iteration; levels below the root of `sequoia` trees"),
+        Meta(
+            description="number of drafted tokens per iteration, or of levels below the root of `sequoia` "
+            "trees"
+        ),
     ] = None
     tree: Annotated[
         Names | None,
         Meta(
-            description="token trees: children by level as in `4x2x1`, or the best one with `sequoia:NODES`"
+            description="draft trees: numbers of children by level, such as `4x2x1`, or the best tree of a "
+            "size (`sequoia:NODES`)"
         ),
     ] = None
 
@@ -145,13 +154,13 @@ class PlanPoint(PlannedDraft):
         Meta(
             ge=1,
             le=4096,
-            description="drafted tokens per iteration, or a tree's levels below the root",
+            description="number of drafted tokens per iteration, or of a tree's levels below the root",
         ),
     ]
-    tree: Annotated[str | None, Meta(description="tree of the plan")] = None
+    tree: Annotated[str | None, Meta(description="tree as written in the plan")] = None
     parents: Annotated[
         tuple[int, ...] | None,
-        Meta(description="parents of the nodes of the tree, level by level; first -1 for the root"),
+        Meta(description="parent of each node of the tree, level by level; the root, which is first, has -1"),
     ] = None
 
     @property

@@ -29,7 +29,7 @@ SAMPLES: dict[str, dict[str, str]] = {
         "sd_draft_s": "all draft passes of an iteration: gamma x T_D, or a tree's levels",
         "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, or of a tree's nodes",
         "sd_accept_s": "accepting drafted tokens, and sampling the bonus token",
-        "sd_commit_s": "storing these tokens in the caches and the draft's view, with periodic work",
+        "sd_commit_s": "storing these tokens in the caches and the draft's view, including periodic work",
     },
     "kernel": {"call_s": "time of one kernel call: the mean over `calls` calls timed together"},
 }
@@ -56,16 +56,20 @@ Samples = Annotated[tuple[Time, ...], Meta(min_length=1)]
 Key = Annotated[str, Meta(description="unique name of the row")]
 Status = Annotated[Literal["ok", "out_of_memory", "failed"], Meta(description="`ok` if the row has times")]
 Why = Annotated[str | None, Meta(description="reason for a missing time")]
-Utc = Annotated[str | None, Meta(description="end of the measurement, ISO 8601")]
-Load = Annotated[float | None, Meta(description="load of the system over the last minute at that time")]
+Utc = Annotated[str | None, Meta(description="time at which the measurement ended (ISO 8601)")]
+Load = Annotated[
+    float | None, Meta(description="load average of the system over the last minute of the measurement")
+]
 Clocks = Annotated[
     dict[str, Any] | None,
     Meta(
-        description="CUDA device during the measurement: lowest `sm_mhz` and `mem_mhz`, highest "
-        "`temperature_c`, and all reasons for a lower clock (`throttle`, bits of NVML)"
+        description="state of a CUDA device during the measurement: lowest `sm_mhz` and `mem_mhz`, highest "
+        "`temperature_c`, and all reasons for lower clocks (`throttle`, as bits of NVML)"
     ),
 ]
-SamplesByName = Annotated[dict[str, Samples], Meta(description="raw samples in seconds, by name (below)")]
+SamplesByName = Annotated[
+    dict[str, Samples], Meta(description="raw samples in seconds, by the names of the samples (listed below)")
+]
 THREAD_TIME = "thread_time"
 """Timer that counts only the CPU time of one thread, without the time of other processes."""
 
@@ -84,11 +88,14 @@ class PointRow(PlanPoint):
     load_average: Load = None
     clocks: Clocks = None
     samples: SamplesByName = field(default_factory=dict)
-    mode: Annotated[Mode, Meta(description="`end_to_end` times the whole loop, `phases` its parts")]
-    iterations: Annotated[Size | None, Meta(description="iterations per sample")] = None
+    mode: Annotated[Mode, Meta(description="`end_to_end` times the whole loop, `phases` times its parts")]
+    iterations: Annotated[Size | None, Meta(description="number of iterations per sample")] = None
     tokens: Annotated[
         dict[str, tuple[Count, ...]],
-        Meta(description="tokens gained per sample by all sequences: `ar`, `sd`"),
+        Meta(
+            description="number of tokens that all sequences gain in each sample, for the baseline (`ar`) "
+            "and for speculation (`sd`)"
+        ),
     ] = field(default_factory=dict)
     histogram: Annotated[
         tuple[Count, ...] | None,
@@ -97,12 +104,12 @@ class PointRow(PlanPoint):
     mean_growth_tokens: Annotated[
         float,
         Meta(
-            ge=0, le=1e12, description="half of the tokens by which a sequence grows in a speculative sample"
+            ge=0,
+            le=1e12,
+            description="half of the number of tokens by which a sequence grows in a speculative sample",
         ),
     ] = 0.0
-    peak_memory_bytes: Annotated[int | None, Meta(description="largest memory in use on a CUDA device")] = (
-        None
-    )
+    peak_memory_bytes: Annotated[int | None, Meta(description="peak memory use on a CUDA device")] = None
     attention: Annotated[str | None, Meta(description="attention kernel in use")] = None
     graphs: Annotated[
         bool | None, Meta(description="true if the speculative iterations were captured CUDA graphs")
@@ -139,7 +146,7 @@ class KernelRow(_Part):
     samples: SamplesByName = field(default_factory=dict)
     kind: Annotated[str, Meta(description="kind of kernel")]
     at: Annotated[dict[str, Any], Meta(description="sizes of the kernel")]
-    calls: Annotated[int | None, Meta(description="calls that are timed together")] = None
+    calls: Annotated[int | None, Meta(description="number of calls that are timed together")] = None
     captured: Annotated[
         bool | None, Meta(description="true if these calls were captured as a CUDA graph")
     ] = None
@@ -172,16 +179,19 @@ class RecordedBlock(GridBlock, forbid_unknown_fields=False):
 
 
 class RecordedPlan(Plan):
-    """The plan with all defaults, as it was run."""
+    """The plan as it was run, with all defaults filled in."""
 
     grid: Annotated[
-        tuple[RecordedBlock, ...], Meta(min_length=1, description="blocks of [GridBlock](#gridblock)")
+        tuple[RecordedBlock, ...],
+        Meta(min_length=1, description="blocks of points (see [GridBlock](#gridblock))"),
     ]
-    shapes: Annotated[dict[str, ModelSpec], Meta(description="model -> its full shape at that time")]
+    shapes: Annotated[
+        dict[str, ModelSpec], Meta(description="full shape of each model at the time of the run")
+    ]
 
 
 class RecordedProtocol(_Part):
-    """The protocol of the plan, with the time that a reading of the clock takes."""
+    """The protocol of the plan, and the time that a reading of the clock takes."""
 
     timer: Annotated[
         str,
@@ -190,35 +200,46 @@ class RecordedProtocol(_Part):
         ),
     ]
     timer_overhead_s: Annotated[Seconds, Meta(description="mean time of an empty measurement, in seconds")]
-    samples: Annotated[Size, Meta(description="samples of each row")]
-    iterations: Annotated[int | None, Meta(description="iterations per sample (measure)")] = None
+    samples: Annotated[Size, Meta(description="number of samples per row")]
+    iterations: Annotated[
+        int | None, Meta(description="number of iterations per sample (`measure` only)")
+    ] = None
     stretch_s: Annotated[
         Seconds | None,
-        Meta(description="intended duration of the calls that are timed together, in seconds (microbench)"),
+        Meta(
+            description="intended duration in seconds of the calls that are timed together (`microbench` "
+            "only)"
+        ),
     ] = None
 
 
 class Device(_Part):
-    """The device; on CUDA with clocks, driver, power limit and temperature as `nvidia-smi` prints them."""
+    """The device. For CUDA, it includes clocks, driver, power limit and temperature as `nvidia-smi` prints
+    them.
+    """
 
     kind: Literal["cpu", "cuda"]
     name: Annotated[str, Meta(pattern=r"\w", description="name that the device reports")]
-    bf16: Annotated[str | None, Meta(description="bf16 on a CPU: `amx`, `avx512` or `emulated`")] = None
+    bf16: Annotated[
+        str | None, Meta(description="how a CPU computes in bf16: `amx`, `avx512` or `emulated`")
+    ] = None
     last_level_cache_bytes: Annotated[
         Annotated[int, Meta(ge=1, le=2**50)] | None,
-        Meta(description="last-level cache that the system reports"),
+        Meta(description="size of the last-level cache that the system reports"),
     ] = None
 
 
 class Environment(_Part):
-    """The device, system and libraries that the times depend on. It has no host name, user or path."""
+    """The device, system and libraries that the times depend on. This part has no host name, user name or
+    path.
+    """
 
     device: Device
     system: Annotated[str, Meta(description="operating system and architecture")]
-    libraries: Annotated[dict[str, str], Meta(description="library -> version")]
-    threads: Annotated[Size, Meta(description="threads of torch")]
-    memory_bytes: Annotated[int, Meta(ge=1, le=2**60, description="memory of the host")]
-    world_size: Annotated[Size, Meta(description="processes that share the model")]
+    libraries: Annotated[dict[str, str], Meta(description="version of each library")]
+    threads: Annotated[Size, Meta(description="number of threads of torch")]
+    memory_bytes: Annotated[int, Meta(ge=1, le=2**60, description="size of the host's memory")]
+    world_size: Annotated[Size, Meta(description="number of processes that share the model")]
 
 
 class _Record(_Part):
@@ -226,18 +247,18 @@ class _Record(_Part):
 
     crc32: Annotated[
         Annotated[str, Meta(pattern=r"^[0-9a-f]{8}\Z")] | None,
-        Meta(description="checksum of the rest of the file; the first key"),
+        Meta(description="checksum of the rest of the file; must be the first key"),
     ] = None
     schema_version: Annotated[int, Meta(description=f"must be {SCHEMA_VERSION}")]
-    machine: Annotated[str, Meta(description="label of the machine and folder in `results/`")]
+    machine: Annotated[str, Meta(description="label of the machine, and name of its folder in `results/`")]
     hardware: Annotated[
         str, Meta(description="device of the predictions: a name, or a file in the same folder")
     ]
     calibration: Annotated[
         str | None,
         Meta(
-            description="calibration of the predictions, if not the device's own: a name, or a file in "
-            "the same folder"
+            description="calibration of the predictions if it is not the device's own: a name, or a file "
+            "in the same folder"
         ),
     ] = None
     commit: Annotated[
@@ -245,13 +266,13 @@ class _Record(_Part):
     ]
     dirty: Annotated[bool, Meta(description="true if the working tree differed from the commit")]
     commit_from: Annotated[
-        str | None, Meta(description="origin of the commit: `git`, `PERFMODEL_COMMIT` or the version")
+        str | None, Meta(description="source of the commit's name: `git`, `PERFMODEL_COMMIT` or the version")
     ] = None
     source_sha256: Annotated[
         str | None, Meta(description="hash of the code and data files that a run depends on")
     ] = None
     plan_sha256: Annotated[
-        str | None, Meta(description="hash of the plan with its shapes; `--resume` compares it")
+        str | None, Meta(description="hash of the plan and its shapes, which `--resume` compares")
     ] = None
     plan: RecordedPlan
     environment: Environment
@@ -272,7 +293,7 @@ class KernelRecord(_Record):
     """A record of `perfmodel validate microbench`."""
 
     kind: Literal["microbench"]
-    kinds: Annotated[tuple[str, ...], Meta(description="timed kinds of kernels")] = ()
+    kinds: Annotated[tuple[str, ...], Meta(description="kinds of kernels that were timed")] = ()
     points: tuple[KernelRow, ...]
 
     def __post_init__(self) -> None:

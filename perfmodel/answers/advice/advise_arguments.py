@@ -46,7 +46,8 @@ class AdviseArguments(CommonOptions):
     """
 
     hardware: Parsed[str, str | Sequence[str]] = argument(
-        "Device: a name from `perfmodel gpus list` or a YAML file. 8xh100 means eight H100. Commas separate "
+        "Device: a name from `perfmodel gpus list` or a YAML file. 8xh100 means eight H100 GPUs. Commas "
+        "separate "
         "alternatives, of which the best is chosen.",
         "NAME|PATH,...",
         "--gpu --device",
@@ -55,14 +56,14 @@ class AdviseArguments(CommonOptions):
     )
     context: arg.Context = argument(default=8192)
     batch: MaybeWholes = argument(
-        "Batch sizes of one server in the search.",
+        "Batch sizes per server to include in the search.",
         arg.COUNTS,
         "--batch-size -b",
         shown=f"1..{MAX_BATCHES} per device; 1 in llama.cpp and MLX",
         default=None,
     )
     tp: MaybeWholes = argument(
-        "Tensor-parallel degrees in the search: devices of one server.",
+        "Tensor-parallel degrees to include in the search.",
         arg.COUNTS,
         "--tensor-parallel-size --tp-size",
         shown="1; all with --gpus",
@@ -78,7 +79,7 @@ class AdviseArguments(CommonOptions):
         group="Draft",
     )
     draft_kv: MaybeWords = argument(
-        "KV methods in the search.",
+        "KV methods to include in the search.",
         "METHOD[:BUDGET],...",
         read=methods,
         shown="all methods",
@@ -86,14 +87,15 @@ class AdviseArguments(CommonOptions):
         group="Draft",
     )
     draft_tp: MaybeWholes = argument(
-        "Tensor-parallel degrees of the draft in the search.",
+        "Tensor-parallel degrees of the draft to include in the search.",
         arg.COUNTS,
         shown="as --tp",
         default=None,
         group="Draft",
     )
     rate: Parsed[dict[str, str], Mapping[str, str | float] | Sequence[str]] = argument(
-        "Measured acceptance of a draft: 0.8, by position 0.8/0.7/0.5, or n-gram 0.4x3; may be repeated.",
+        "Measured acceptance of a draft: one rate (0.8), rates by position (0.8/0.7/0.5), or n-gram hit "
+        "rate x accepted tokens (0.4x3); may be repeated.",
         "DRAFT[@KV]=RATE",
         read=read_rates,
         repeated=True,
@@ -101,8 +103,8 @@ class AdviseArguments(CommonOptions):
         group="Acceptance",
     )
     tree_rate: Parsed[dict[str, str], Mapping[str, str | Sequence[float]] | Sequence[str]] = argument(
-        "Measured acceptance of the 1st, 2nd, ... child of a node, such as 0.7,0.15,0.05. The search then "
-        "includes trees of this draft; may be repeated.",
+        "Measured acceptance of the 1st, 2nd, ... child of a node, such as 0.7,0.15,0.05. With this flag, "
+        "the search also includes trees of this draft. May be repeated.",
         "DRAFT[@KV]=RATES",
         read=read_tree_rates,
         repeated=True,
@@ -115,10 +117,11 @@ class AdviseArguments(CommonOptions):
     draft_path: arg.DraftPath = argument(default=None)
     model_path: arg.ModelPath = argument(default=None)
     any_draft: bool = argument(
-        "Also choose among drafts that the engine does not run.", default=False, group="Draft"
+        "Also allow drafts that the engine does not run.", default=False, group="Draft"
     )
     objective: str = argument(
-        "Quantity to optimise: tokens/s per device, time per token, or dollars per token.",
+        "Quantity to optimise: throughput (tokens/s per device), latency (time per token) or cost (dollars "
+        "per token).",
         choices=OBJECTIVES,
         default="throughput",
     )
@@ -128,7 +131,7 @@ class AdviseArguments(CommonOptions):
     max_gamma: arg.MaxGamma = argument(default=DEFAULT_MAX_GAMMA)
     power_limit: arg.PowerLimit = argument(default=None)
     price: MaybeReals = argument(
-        "Price per device and hour: one value, or one for each kind of device.",
+        "Price per device-hour: one value, or one for each kind of device.",
         "DOLLARS,...",
         limits=(TINY, 100_000),
         shown="none",
@@ -142,21 +145,21 @@ class AdviseArguments(CommonOptions):
         default=None,
     )
     ep: MaybeWholes = argument(
-        "Expert-parallel degrees in the search.",
+        "Expert-parallel degrees to include in the search.",
         arg.COUNTS,
         "--expert-parallel-size --ep-size",
         shown="1; all with --gpus",
         default=None,
     )
     dp: MaybeWholes = argument(
-        "Degrees of data-parallel attention in the search.",
+        "Degrees of data-parallel attention to include in the search.",
         arg.COUNTS,
         "--data-parallel-size --dp-size --attn-dp-size",
         shown="1; all with --gpus",
         default=None,
     )
     request_rate: MaybeReal = argument(
-        "Requests per second of all clients together.",
+        "Total request rate of all clients, in requests per second.",
         "RATE",
         limits=RATES,
         default=None,
@@ -164,7 +167,7 @@ class AdviseArguments(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     clients: MaybeWhole = argument(
-        "Number of clients of all servers together; each waits for its output.",
+        "Total number of clients of all servers; each client waits for its output before its next request.",
         "N",
         "--max-concurrency",
         limits=(1, 2**20),
@@ -173,10 +176,10 @@ class AdviseArguments(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     input_len: MaybeWhole = argument(
-        "Mean prompt tokens of a request.", arg.TOKENS, default=None, group=LOAD, needs=LOADS
+        "Mean number of prompt tokens per request.", arg.TOKENS, default=None, group=LOAD, needs=LOADS
     )
     output_len: MaybeWhole = argument(
-        "Mean output tokens of a request.",
+        "Mean number of output tokens per request.",
         arg.TOKENS,
         limits=(2, 2**40),
         default=None,
@@ -184,7 +187,7 @@ class AdviseArguments(CommonOptions):
         needs=LOADS,
     )
     slo: Parsed[dict[str, float] | None, str | dict[str, float] | None] = argument(
-        "Latency limits of a request, in milliseconds: ttft:2000,tpot:30.",
+        "Latency limits per request in milliseconds, such as ttft:2000,tpot:30.",
         "NAME:MS,...",
         read=parse_slo,
         default=None,
@@ -194,8 +197,8 @@ class AdviseArguments(CommonOptions):
     prefix_len: arg.PrefixLen = argument(default=None)
     prefix_hits: arg.PrefixHits = argument(default=1.0)
     max_ttft_ms: MaybeReal = argument(
-        "Upper bound on TTFT in milliseconds; without a load, it applies to one prompt of "
-        "--context tokens on an idle server.",
+        "Upper bound on TTFT in milliseconds; without a load, the bound applies to one prompt of --context "
+        "tokens on an idle server.",
         "MS",
         limits=POSITIVE,
         default=None,
@@ -228,7 +231,7 @@ class AdviseArguments(CommonOptions):
         """Raises InputError for the objective `cost` without a price, or for a wrong number of prices."""
         kinds = len(self.hardware.split(","))
         if self.objective == "cost" and self.price is None:
-            raise InputError("--objective cost: needs --price, dollars per device and hour")
+            raise InputError("--objective cost: needs --price, in dollars per device-hour")
         if self.price is not None and len(self.price) not in (1, kinds):
             raise refuse("--price", None, f"one price, or one for each of {kinds} kinds", len(self.price))
 

@@ -83,13 +83,13 @@ class ScheduleQuery(Options):
     alpha: arg.Alpha = argument(default=None)
     rate: arg.ChainRate = argument(default=None)
     hysteresis: readers.Real = argument(
-        "Share of decoding time that each additional batch-size range must save.",
+        "Minimum share of decoding time that each additional batch-size range must save.",
         "SHARE",
         limits=SHARE,
         default=DEFAULT_HYSTERESIS,
     )
     dynamic_price: readers.MaybeReal = argument(
-        "Share of time that the engine loses if the draft length depends on the batch.",
+        "Share of time that the engine loses if the draft length changes with the batch size.",
         "SHARE",
         limits=(0, 1),
         shown="the engine's own value, if known",
@@ -162,7 +162,7 @@ class Schedule(Answer):
 def schedule(question: ScheduleQuery) -> Schedule:
     """Find the best draft length for each batch size (and context), and write the table for vLLM and SGLang.
 
-    A table is never predicted to be slower than the best single draft length. Length 0 turns speculation
+    The table is never predicted to be slower than the best constant draft length. Length 0 turns speculation
     off. Raises InputError for wrong input.
     """
     contexts = tuple(int(context) for context in question.context)

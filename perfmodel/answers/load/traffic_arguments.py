@@ -51,24 +51,28 @@ class TrafficArguments(CommonOptions):
     """
 
     input_len: MaybeWhole = argument(
-        "Mean prompt tokens of a request.", arg.TOKENS, shown="the mean of --trace or --mix", default=None
+        "Mean number of prompt tokens per request.",
+        arg.TOKENS,
+        shown="the mean of --trace or --mix",
+        default=None,
     )
     output_len: MaybeWhole = argument(
-        "Mean output tokens of a request.",
+        "Mean number of output tokens per request.",
         arg.TOKENS,
         limits=(2, 2**40),
         shown="the mean of --trace or --mix",
         default=None,
     )
     request_rate: MaybeReals = argument(
-        "Requests per second of all clients together (open loop); 1..20 and 0.5..4+0.5 are ranges.",
+        "Total request rate of all clients, in requests per second (open loop); 1..20 and 0.5..4+0.5 are "
+        "ranges.",
         "RATES",
         read=several(parse_rates),
         limits=RATES,
         default=None,
     )
     max_concurrency: MaybeWholes = argument(
-        "Number of clients, each of which waits for its output (closed loop). With --request-rate: largest "
+        "Number of clients, each of which waits for its output (closed loop). With --request-rate: maximum "
         "number of concurrent requests.",
         arg.COUNTS,
         "--clients",
@@ -86,7 +90,7 @@ class TrafficArguments(CommonOptions):
     ep: arg.EP = argument(default=1)
     dp: arg.DP = argument(default=1)
     slo: Parsed[dict[str, float] | None, str | dict[str, float] | None] = argument(
-        "Latency limits of a request, in milliseconds: ttft:2000,tpot:30.",
+        "Latency limits per request in milliseconds, such as ttft:2000,tpot:30.",
         "NAME:MS,...",
         read=parse_slo,
         default=None,
@@ -110,10 +114,10 @@ class TrafficArguments(CommonOptions):
     acceptance: arg.AcceptanceFile = argument(default=None)
     task: arg.Task = argument(default=None)
     acceptance_std: MaybeReal = argument(
-        "Standard deviation of the acceptance between requests.",
+        "Standard deviation of the acceptance across requests.",
         "SHARE",
         limits=(0, 0.5),
-        shown=f"published for the model, else {DEFAULT_STD}",
+        shown=f"the published value for the model, else {DEFAULT_STD}",
         default=None,
         group="Acceptance",
     )
@@ -121,35 +125,36 @@ class TrafficArguments(CommonOptions):
     input_std: Real = argument("Standard deviation of --input-len.", arg.TOKENS, read=tokens, default=0.0)
     output_std: Real = argument("Standard deviation of --output-len.", arg.TOKENS, read=tokens, default=0.0)
     burstiness: Real = argument(
-        "Shape of the gaps between arrivals: 1 for Poisson arrivals, smaller values for bursts.",
+        "Shape of the distribution of times between arrivals: 1 for Poisson arrivals, smaller values for "
+        "bursts.",
         "SHAPE",
         limits=(0.01, 1000),
         default=1.0,
         needs=("request_rate",),
     )
     schedule: str | None = argument(
-        "Order of prompts and decoding in passes; mixed is SGLang's --enable-mixed-chunk.",
+        "How passes combine prompts and decoding; mixed is SGLang's --enable-mixed-chunk.",
         choices=tuple(each.value for each in PassOrder),
-        shown="the engine's, by its version",
+        shown="the engine's default for its version",
         default=None,
         group="Engine",
     )
     long_prefill_token_threshold: MaybeWhole = argument(
-        "Largest number of tokens of one prompt in one pass, as in vLLM.",
+        "Maximum number of tokens of one prompt in one pass, as in vLLM.",
         arg.TOKENS,
         shown="no limit",
         default=None,
         group="Engine",
     )
     schedule_conservativeness: Real = argument(
-        "Factor on the memory that SGLang or TensorRT-LLM reserves for future output tokens when "
-        "it admits a request; 0 is TensorRT-LLM's MAX_UTILIZATION.",
+        "Multiplies the memory that SGLang or TensorRT-LLM reserves for future output tokens when it "
+        "admits a request; 0 corresponds to TensorRT-LLM's MAX_UTILIZATION.",
         limits=(0, 10),
         default=1.0,
         group="Engine",
     )
     batch_wait_timeout_iters: Whole = argument(
-        "Largest number of passes for which prompts wait for a fuller pass, as in TensorRT-LLM.",
+        "Maximum number of passes that prompts wait for more prompts to arrive, as in TensorRT-LLM.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),
@@ -159,7 +164,7 @@ class TrafficArguments(CommonOptions):
         why="below which prompts wait",
     )
     batch_wait_max_tokens_ratio: Real = argument(
-        "Share of the token budget from which prompts no longer wait for a fuller pass.",
+        "Share of the token budget at which prompts no longer wait for more prompts.",
         "SHARE",
         limits=(0, 1),
         default=0.0,
@@ -168,8 +173,8 @@ class TrafficArguments(CommonOptions):
         why="for which prompts wait",
     )
     attention_dp_timeout_iters: Whole = argument(
-        "Largest number of passes for which prompts wait until every data-parallel group has one "
-        "(TensorRT-LLM's enable_balance); with 0 they do not wait.",
+        "Maximum number of passes that prompts wait for every data-parallel group to have a prompt "
+        "(TensorRT-LLM's enable_balance); 0 means no waiting.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),
@@ -188,15 +193,15 @@ class TrafficArguments(CommonOptions):
     prefix_len: arg.PrefixLen = argument(default=None)
     prefix_hits: arg.PrefixHits = argument(default=1.0)
     prefix_block: MaybeWhole = argument(
-        "Tokens per block of the prefix cache.",
+        "Number of tokens per block of the prefix cache.",
         arg.TOKENS,
-        shown="the engine's, raised for recurrent layers in vLLM",
+        shown="the engine's; larger for recurrent layers in vLLM",
         default=None,
         group="Prefix cache",
         needs=REUSED,
     )
     disable_eagle_block_drop: bool = argument(
-        "Reuse the last cached block of a prompt also with a draft, like vLLM's option.",
+        "Reuse the last cached block of a prompt even with a draft, like vLLM's option.",
         read=parse_switch,
         default=False,
         group="Prefix cache",
@@ -204,7 +209,7 @@ class TrafficArguments(CommonOptions):
     )
     kv_offload: str | None = argument(
         "Storage for the caches of earlier prompts; cpu and ram mean host. The answer compares reading a "
-        "cache from there with computing it again.",
+        "cache from this storage with recomputing the cache.",
         "host|c2c|nvme|remote:GB/S,SECONDS",
         read=parse_tier,
         shown="none",
@@ -214,7 +219,8 @@ class TrafficArguments(CommonOptions):
         why="whose caches it keeps",
     )
     turns: Whole = argument(
-        "Prompts per session; each adds the previous output and --turn-input-len tokens.",
+        "Number of prompts per session; each prompt extends the previous one by its output and "
+        "--turn-input-len new tokens.",
         "N",
         limits=(1, 1000),
         default=1,
@@ -223,10 +229,13 @@ class TrafficArguments(CommonOptions):
         why=AT_ONCE,
     )
     turn_input_len: MaybeWhole = argument(
-        "New prompt tokens of each turn after the first.", arg.TOKENS, default=None, group="Prefix cache"
+        "Number of new prompt tokens in each turn after the first.",
+        arg.TOKENS,
+        default=None,
+        group="Prefix cache",
     )
     think_time: Real = argument(
-        "Mean seconds between an output and the session's next prompt.",
+        "Mean time in seconds between an output and the session's next prompt.",
         "SECONDS",
         limits=(0, 1e6),
         default=0.0,
@@ -242,7 +251,8 @@ class TrafficArguments(CommonOptions):
         why="since its requests are drawn",
     )
     rollout: MaybeWhole = argument(
-        "Predict N requests that all arrive at the start; output lengths are log-normal or those of --trace.",
+        "Predict a rollout of N requests that all arrive at the start; output lengths are log-normal or "
+        "taken from --trace.",
         "N",
         limits=(1, 100_000),
         default=None,
@@ -264,20 +274,24 @@ class TrafficArguments(CommonOptions):
         default=False,
     )
     closed_form: bool = argument(
-        "Simulate nothing; a row for which the closed form is not valid has a warning.",
+        "Use only the closed form, without simulation; rows for which it is not valid have a warning.",
         read=parse_switch,
         default=False,
         without=("replay", "trace", "mix"),
         why="which are simulated",
     )
     trace: str | None = argument(
-        "Requests to replay: arrival, prompt and output tokens (CSV or JSONL).", "FILE", default=None
+        "File of requests to replay, with arrival times and numbers of prompt and output tokens (CSV or "
+        "JSONL).",
+        "FILE",
+        default=None,
     )
     prefill: str | None = argument(
-        "Prefill pool: number of instances x GPUs per instance, and groups: 2x4, 2x4:dp4,ep4.",
+        "Prefill pool: number of instances x GPUs per instance (2x4), with optional DP and EP degrees "
+        "(2x4:dp4,ep4).",
         "NxGPUS[:dpN,epN]",
         read=parse_instances,
-        shown="one pool does both",
+        shown="one pool for prefill and decode",
         default=None,
         group="Pools",
         needs=("decode",),
@@ -285,10 +299,11 @@ class TrafficArguments(CommonOptions):
         why=ONE_SERVER_ONLY,
     )
     decode: str | None = argument(
-        "Decode pool, in the format of --prefill; rates and clients are then those of all pools together.",
+        "Decode pool, in the format of --prefill. With this flag, rates and clients are totals over all "
+        "pools.",
         "NxGPUS[:dpN,epN]",
         read=parse_instances,
-        shown="one pool does both",
+        shown="one pool for prefill and decode",
         default=None,
         group="Pools",
         needs=("prefill",),
@@ -296,8 +311,8 @@ class TrafficArguments(CommonOptions):
         why=ONE_SERVER_ONLY,
     )
     kv_link: str | None = argument(
-        "Link from pool to pool: bandwidth per device in GB/s, the fraction of it that a transfer "
-        "achieves, and the minimum transfer time in ms.",
+        "Link between the pools: bandwidth per device in GB/s, the fraction of this bandwidth that a "
+        "transfer achieves, and the minimum transfer time in ms.",
         "GB/S[,SHARE[,MS]]",
         read=parse_kv_link,
         shown="the device's NIC",
@@ -306,14 +321,14 @@ class TrafficArguments(CommonOptions):
         needs=("decode",),
     )
     prefill_draft: str = argument(
-        "Whether the prefill pool runs the draft on prompts and sends its cache.",
+        "Whether the prefill pool runs the draft on prompts and sends the draft's cache.",
         choices=("run", "none"),
         default="run",
         group="Pools",
         needs=("decode",),
     )
     decode_draft: str = argument(
-        "Draft of the decode pool: run uses that of --draft, none uses no draft.",
+        "Draft of the decode pool: the draft of --draft (run), no draft (none), or another draft.",
         "run|none|KIND|NAME",
         read=parse_text,
         default="run",
@@ -321,7 +336,7 @@ class TrafficArguments(CommonOptions):
         needs=("decode",),
     )
     num_prompts: Whole = argument(
-        "Number of random requests of a simulation.", "N", limits=(1, LONGEST), default=2000
+        "Number of random requests in a simulation.", "N", limits=(1, LONGEST), default=2000
     )
     seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
     price: arg.Price = argument(default=None)

@@ -62,7 +62,7 @@ class CompareQuery(Options):
         why=OF_DRAFT,
     )
     hit: MaybeReal = argument(
-        "Measured probability that a draft that was computed during a verification can be used after it.",
+        "Measured probability that a draft computed during a verification is usable after the verification.",
         "P",
         limits=SHARE,
         shown="none: drafting and verification alternate",
@@ -72,7 +72,7 @@ class CompareQuery(Options):
         why=OF_DRAFT,
     )
     outcomes: Whole = argument(
-        "Number of possible outcomes of a verification for which the draft computes tokens.",
+        "Number of possible verification outcomes for which the draft computes tokens.",
         "N",
         read=whole,
         limits=(1, MOST_APART),
@@ -161,7 +161,8 @@ def compare(question: CompareQuery) -> Comparison:
     """Which is faster per token: one request that verifies gamma + 1 tokens, or gamma + 1 requests that
     decode one token each?
 
-    With `draft_hardware`, the answer also compares a draft model on its own devices with more replicas.
+    With `draft_hardware`, the answer also compares two uses of additional devices: a draft model on its own
+    devices, and more replicas.
 
     Raises InputError for wrong input.
     """

@@ -25,7 +25,8 @@ class InflectionQuery(Options):
 
     batch: arg.Batch
     gamma: readers.Length = argument(
-        f"Drafted tokens per iteration; auto is the best length above 0 at --context (or {DEFAULT_CONTEXT}).",
+        f"Number of drafted tokens per iteration; auto is the best number above 0 at --context (by default "
+        f"{DEFAULT_CONTEXT}).",
         "N|auto",
         "-g --num-speculative-tokens --speculative-num-steps",
         readers.gamma,
@@ -82,12 +83,12 @@ class Inflection(Answer):
 
 @asks(InflectionQuery)
 def inflection(question: InflectionQuery) -> Inflection:
-    """Find three context lengths: memory-bound, break-even and inflection.
+    """Find the memory-bound, break-even and inflection context lengths.
 
     Above `memory_bound_context`, a step spends more time on loading than on computing. Above
     `break_even_context`, speculation is faster than the baseline. Above `inflection_context`, a larger batch
-    does not reduce the speedup. The answer has all three for the calibration in use and for the ideal
-    calibration. Raises InputError for wrong input.
+    does not reduce the speedup. The answer has all three lengths, both for the calibration in use and for the
+    ideal calibration. Raises InputError for wrong input.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

@@ -22,7 +22,7 @@ class OpsQuery(Query):
 
     _: KW_ONLY
     stage: str = argument(
-        "Pass to list: a baseline step (target), a draft step, or a verification.",
+        "Pass to list: a baseline step (target), a draft step (draft) or a verification (verify).",
         also="--pass",
         choices=STAGES,
         default="target",

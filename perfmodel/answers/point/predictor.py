@@ -52,7 +52,7 @@ class PredictorQuery(Options):
     tp: arg.TP = argument(default=1)
     context: arg.Context = argument(default=USUAL_CONTEXT)
     gamma: Whole = argument(
-        "Drafted tokens per iteration, for calls without a draft length.",
+        "Number of drafted tokens per iteration for calls that do not set gamma.",
         "N",
         "-g",
         read=whole,

@@ -61,7 +61,7 @@ Hardware = Annotated[
 Batch = Annotated[
     Whole,
     Argument(
-        "Batch size: number of sequences decoded together, over all ranks and nodes.",
+        "Batch size: number of sequences decoded together, summed over all ranks and nodes.",
         COUNTS,
         "--batch-size -b",
         many=counts,
@@ -70,7 +70,7 @@ Batch = Annotated[
 Context = Annotated[
     Whole,
     Argument(
-        "Cached tokens per sequence; 32k is 32768.",
+        "Number of cached tokens per sequence; 32k is 32768.",
         TOKENS,
         "--context-length -c",
         many=counts,
@@ -79,7 +79,7 @@ Context = Annotated[
 Gamma = Annotated[
     Length,
     Argument(
-        "Drafted tokens per iteration; auto searches for the best length, from 0.",
+        "Number of drafted tokens per iteration; auto finds the best number, which can be 0.",
         "N|auto",
         "-g --num-speculative-tokens --speculative-num-steps",
         gamma,
@@ -90,7 +90,7 @@ Gamma = Annotated[
 GivenGamma = Annotated[
     Whole,
     Argument(
-        "Drafted tokens per iteration, 1 or more.",
+        "Number of drafted tokens per iteration, at least 1.",
         "N",
         "-g --num-speculative-tokens --speculative-num-steps",
         many=counts,
@@ -100,7 +100,7 @@ GivenGamma = Annotated[
 TP = Annotated[
     Whole,
     Argument(
-        "Devices of the tensor-parallel group.",
+        "Number of devices in a tensor-parallel group.",
         "N",
         "--tensor-parallel-size --tp-size",
         many=counts,
@@ -127,7 +127,7 @@ DP = Annotated[
 PrefixLen = Annotated[
     MaybeWhole,
     Argument(
-        "Number of prompt tokens that requests have in common and that a prefix cache can hold.",
+        "Number of leading prompt tokens that requests share and that a prefix cache can hold.",
         TOKENS,
         default="no prefix cache",
         group="Prefix cache",
@@ -151,9 +151,9 @@ Draft = Annotated[
 DraftTP = Annotated[
     MaybeWhole,
     Argument(
-        "Tensor-parallel devices of the draft.",
+        "Tensor-parallel degree of the draft.",
         "N",
-        default="that of --tp, or the most that the draft allows",
+        default="that of --tp, or the largest that the draft allows",
         group="Draft",
     ),
 ]
@@ -182,8 +182,8 @@ Alpha = Annotated[
 ChainRate = Annotated[
     Parsed[str | None, str | float | None],
     Argument(
-        "Instead of --alpha: acceptance by position (0.75/0.65/0.5), or n-gram hit rate x accepted tokens "
-        "(0.4x3).",
+        "Acceptance by position (0.75/0.65/0.5), or n-gram hit rate x accepted tokens (0.4x3), instead of "
+        "--alpha.",
         "RATE",
         read=rate,
         group="Acceptance",
@@ -193,14 +193,14 @@ ChainRate = Annotated[
 TokensPerIteration = Annotated[
     MaybeReal,
     Argument(
-        "Mean output tokens per iteration at the given --gamma, instead of --alpha.",
+        "Mean number of output tokens per iteration at the given --gamma, instead of --alpha.",
         "N",
         group="Acceptance",
         without=ACCEPTANCES,
     ),
 ]
 AcceptanceFile = Annotated[
-    str | None, Argument("File of measured acceptance, instead of --alpha.", "FILE", group="Acceptance")
+    str | None, Argument("File with measured acceptance, instead of --alpha.", "FILE", group="Acceptance")
 ]
 Task = Annotated[
     str | None,
@@ -255,21 +255,21 @@ ModelPath = Annotated[
 PowerLimit = Annotated[
     MaybeReal,
     Argument(
-        "Power limit of each device; only for devices whose power was measured (docs/llama.md).",
+        "Power limit of each device; available only for devices whose power was measured (docs/llama.md).",
         "WATTS",
-        default="the limit of the device's measurements",
+        default="the limit at which the device was measured",
         group="Engine",
         without=("layer_split", "cpu_moe", "gpu_layers"),
         why="whose power was not measured",
     ),
 ]
 Price = Annotated[
-    MaybeReal, Argument("Price per device and hour.", "DOLLARS", limits=(TINY, 100_000), default="none")
+    MaybeReal, Argument("Price per device-hour.", "DOLLARS", limits=(TINY, 100_000), default="none")
 ]
 BatchRange = Annotated[
     Parsed[tuple[float, float], str | Sequence[float]],
     Argument(
-        "Range of batches in which the inflection context is searched.",
+        "Range of batch sizes that is used to find the inflection context.",
         "LOW..HIGH",
         read=parse_span,
         default="32..256",

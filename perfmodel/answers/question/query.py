@@ -60,7 +60,7 @@ class CommonOptions(Question):
         "Format of the draft's KV cache.", "FORMAT", shown="as --kv-dtype", default=None, group="Formats"
     )
     kv_reread: MaybeReal = argument(
-        "Number of times that verification reads the cache, from 1 to gamma + 1.",
+        "Number of times that a verification reads the cache, from 1 to gamma + 1.",
         "R",
         shown="from the calibration",
         limits=(1, MAX_GAMMA + 1),
@@ -68,10 +68,10 @@ class CommonOptions(Question):
         group="Engine",
     )
     engine: str | None = argument(
-        "Serving engine, such as vllm, or vllm@0.20.1 for a version.",
+        "Serving engine, with or without a version, such as vllm@0.20.1 or vllm.",
         "|".join(ENGINES) + "[@VERSION]",
         read=parse_engine,
-        shown=f"{DEFAULT_ENGINE} at its newest fitted version; on a CPU perfmodel",
+        shown=f"{DEFAULT_ENGINE} at its newest fitted version; perfmodel on a CPU",
         default=None,
         listed="engines",
         group="Engine",
@@ -98,7 +98,7 @@ class CommonOptions(Question):
         default=0,
     )
     kv_page: Whole = argument(
-        "Tokens per page of the KV caches.",
+        "Number of tokens per page of the KV caches.",
         arg.TOKENS,
         "--block-size",
         limits=(1, 2**20),
@@ -106,14 +106,14 @@ class CommonOptions(Question):
         group="Engine",
     )
     topk_reuse: Real = argument(
-        "Sparse attention: share of the chosen tokens that the next query token chooses again.",
+        "For sparse attention: share of the selected tokens that the next query token selects again.",
         "SHARE",
         limits=SHARE,
         default=0.0,
         group="Engine",
     )
     layer_split: Whole = argument(
-        "Number of devices that share the layers and run in turn, like llama.cpp's -sm layer.",
+        "Number of devices that share the layers and run one after another, like llama.cpp's -sm layer.",
         "N",
         limits=(1, 64),
         default=1,
@@ -137,7 +137,7 @@ class CommonOptions(Question):
         group="Engine",
     )
     host_bandwidth: MaybeReal = argument(
-        "Memory bandwidth of the host in GB/s; --cpu-moe and --gpu-layers need it.",
+        "Memory bandwidth of the host in GB/s; required by --cpu-moe and --gpu-layers.",
         "GB/S",
         limits=(TINY, 10_000),
         default=None,
@@ -146,7 +146,7 @@ class CommonOptions(Question):
         why="which leave the host a part",
     )
     state_dtype: str | None = argument(
-        "Recurrent layers: format of the states (fp32, bf16 or fp16), like vLLM's and SGLang's.",
+        "Format of the states of recurrent layers (fp32, bf16 or fp16), as in vLLM and SGLang.",
         "FORMAT",
         "--mamba-ssm-dtype --mamba-ssm-cache-dtype",
         read=state_format,
@@ -155,7 +155,7 @@ class CommonOptions(Question):
         group="Engine",
     )
     state_rollback: str = argument(
-        "Recurrent layers: verification stores every state (keep) or one (replay).",
+        "For recurrent layers: whether a verification stores every state (keep) or only one (replay).",
         choices=get_args(Rollback),
         default="keep",
         group="Engine",
@@ -165,16 +165,16 @@ class CommonOptions(Question):
         "SHARE",
         "--gpu-memory-utilization --mem-fraction-static",
         limits=(TINY, 1),
-        shown="the engine's, by its version and the device",
+        shown="the engine's default for its version and the device",
         default=None,
         group="Engine",
     )
     max_num_seqs: MaybeWhole = argument(
-        "Largest number of requests that run at once.",
+        "Maximum number of requests that run at the same time.",
         "N",
         "--max-running-requests",
         limits=(1, 4096),
-        shown="the engine's, by its version and the device",
+        shown="the engine's default for its version and the device",
         default=None,
         group="Engine",
     )
@@ -182,12 +182,12 @@ class CommonOptions(Question):
         "Token budget of one pass.",
         arg.TOKENS,
         limits=(2, 2**24),
-        shown="the engine's, by its version and the device",
+        shown="the engine's default for its version and the device",
         default=None,
         group="Engine",
     )
     max_model_len: MaybeWhole = argument(
-        "The longest sequence that the server accepts.",
+        "Maximum length of a sequence that the server accepts.",
         arg.TOKENS,
         shown="the model's own maximum",
         default=None,
@@ -195,7 +195,7 @@ class CommonOptions(Question):
     )
 
     nodes: str | None = argument(
-        "Number of nodes x devices per node, such as 2x8; --tp is then the number of all devices by default.",
+        "Number of nodes x devices per node, such as 2x8; --tp then defaults to the total number of devices.",
         "NODESxDEVICES",
         read=parse_nodes,
         shown="one node, or as many as --tp and --pp need",
@@ -203,7 +203,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     pp: Whole = argument(
-        "Number of pipeline stages, each of --tp devices; the batch is divided among them.",
+        "Number of pipeline stages, each with --tp devices; the batch is divided among the stages.",
         "N",
         "--pipeline-parallel-size --pp-size",
         limits=(1, 256),
@@ -211,7 +211,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     redundant_experts: Whole = argument(
-        "Number of additional copies of experts, placed according to their load (EPLB).",
+        "Number of additional copies of experts, placed according to the load of the experts (EPLB).",
         "N",
         "--ep-num-redundant-experts",
         read=whole,
@@ -220,10 +220,10 @@ class CommonOptions(Question):
         group="Rack",
     )
     moe_imbalance: MaybeReal = argument(
-        "Number of tokens of the expert-parallel rank with the most tokens, divided by the mean.",
+        "Largest number of tokens on an expert-parallel rank, divided by the mean over all ranks.",
         "RATIO",
         limits=(1, 16),
-        shown="1 on one node; on racks the published value",
+        shown="1 on one node; the published value on racks",
         default=None,
         group="Rack",
     )
@@ -288,7 +288,7 @@ class Options(CommonOptions):
     dp: arg.DP = argument(default=1)
     draft_tp: arg.DraftTP = argument(default=None)
     acceptance_rate: MaybeReal = argument(
-        "Share of drafted tokens that are accepted at --gamma, as engines log it; instead of --alpha.",
+        "Share of drafted tokens that are accepted at --gamma (engines log this share), instead of --alpha.",
         "SHARE",
         limits=SHARE,
         default=None,

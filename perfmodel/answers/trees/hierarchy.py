@@ -33,7 +33,8 @@ class HierarchyQuery(CommonOptions):
     )
     small: str = argument("Small model that drafts for the middle level.", "NAME|KIND|PATH", group="Draft")
     small_rate: Parsed[str, str | float] = argument(
-        "Probability that the middle level accepts a token of the small model: 0.6, or by position 0.7/0.5.",
+        "Probability that the middle level accepts a token of the small model: one value (0.6), or values "
+        "by position (0.7/0.5).",
         "RATE",
         read=rate,
         group="Acceptance",
@@ -45,14 +46,14 @@ class HierarchyQuery(CommonOptions):
         group="Draft",
     )
     gamma_1: MaybeWholes = argument(
-        "Draft lengths of the small model in the search.",
+        "Draft lengths of the small model to include in the search.",
         arg.COUNTS,
         shown=f"1..{DEFAULT_GAMMA_1}, or up to the last known rate",
         default=None,
         group="Draft",
     )
     gamma_2: MaybeWholes = argument(
-        "Draft lengths of the middle level in the search.",
+        "Draft lengths of the middle level to include in the search.",
         arg.COUNTS,
         shown=f"1..{DEFAULT_GAMMA_2}, or up to the last known rate",
         default=None,
@@ -117,12 +118,12 @@ class Hierarchy(Answer):
 
 @asks(HierarchyQuery)
 def hierarchy(question: HierarchyQuery) -> Hierarchy:
-    """Does a second level of drafts pay off, and with which draft lengths? A small model then drafts for the
-    sparse self-draft, as in TriForce.
+    """Does a second level of drafts pay off, and with which draft lengths? With two levels, a small model
+    drafts for the sparse self-draft, as in TriForce.
 
     The answer has the draft lengths with the largest speedup. The middle level is the target with a sparse
     cache. alpha is the probability that the target with its full cache accepts a token of the middle level.
-    No serving engine was measured with two levels. Raises InputError for wrong input.
+    There are no measurements of a serving engine with two draft levels. Raises InputError for wrong input.
     """
     query = question.query(draft="self", gamma=None)
     batch = query.batch

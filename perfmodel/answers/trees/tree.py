@@ -59,7 +59,7 @@ class TreeQuery(CommonOptions):
         group="Acceptance",
     )
     size: Whole = argument(
-        "Largest number of nodes, including the root; these are the query tokens of a verification.",
+        "Largest number of nodes, including the root. A verification has one query token for each node.",
         "N",
         read=whole,
         default=DEFAULT_SIZE,
@@ -74,7 +74,7 @@ class TreeQuery(CommonOptions):
         group="Draft",
     )
     given: Parsed[tuple[int, ...] | None, str | Sequence[int] | None] = argument(
-        "Tree of a server: draft steps, candidates per step and tokens to verify, such as 5x8x32.",
+        "Tree that a server uses: draft steps x candidates per step x tokens to verify, such as 5x8x32.",
         "STEPSxTOPKxTOKENS",
         read=given_tree,
         shown="the best tree",
@@ -135,7 +135,7 @@ class TreeAnswer(Answer):
 
 @asks(TreeQuery)
 def tree(question: TreeQuery) -> TreeAnswer:
-    """Find the tree of drafted tokens with the largest speedup, with Sequoia's dynamic programming and
+    """Find the tree of drafted tokens with the largest speedup, using Sequoia's dynamic programming and
     predicted times.
 
     A tree of size 1 is the baseline. Raises InputError for wrong input.

@@ -70,7 +70,11 @@ class Calibration(EngineConstants):
     gemm_bandwidth_fraction: Annotated[
         Constant,
         Declared(
-            "linear", "param_load", "fraction", "share of bandwidth that GEMMs reach", Scope(0.75, 0.4, 1)
+            "linear",
+            "param_load",
+            "fraction",
+            "share of the memory bandwidth that GEMMs reach",
+            Scope(0.75, 0.4, 1),
         ),
     ]
     gemm_flops_fraction: Annotated[
@@ -83,16 +87,29 @@ class Calibration(EngineConstants):
     gemm_bandwidth_fraction_fp8: Annotated[
         Constant,
         Declared(
-            "linear", "param_load", "share", "`gemm_bandwidth_fraction` of fp8 weights; 0: no difference"
+            "linear",
+            "param_load",
+            "share",
+            "`gemm_bandwidth_fraction` for fp8 weights; 0 means the same value as for other formats",
         ),
     ] = ABSENT
     gemm_flops_fraction_fp8: Annotated[
         Constant,
-        Declared("linear", "flops", "share", "`gemm_flops_fraction` at the fp8 peak; 0: no difference"),
+        Declared(
+            "linear",
+            "flops",
+            "share",
+            "`gemm_flops_fraction` at the fp8 peak; 0 means the same value as for other formats",
+        ),
     ] = ABSENT
     gemm_fixed_fp8_s: Annotated[
         Constant,
-        Declared("linear", "fixed", "s", "`gemm_fixed_s` of GEMMs at the fp8 peak; 0: no difference"),
+        Declared(
+            "linear",
+            "fixed",
+            "s",
+            "`gemm_fixed_s` for GEMMs at the fp8 peak; 0 means the same value as for other formats",
+        ),
     ] = ABSENT
     gemm_blend_power: Annotated[
         Constant,
@@ -100,13 +117,16 @@ class Calibration(EngineConstants):
             "linear",
             None,
             "power",
-            "overlap of loading and computing in GEMMs: 1 adds both, infinity takes the larger",
+            "overlap of loading and computing in GEMMs: 1 adds the two times, infinity takes the larger one",
         ),
     ]
     gemm_column_s: Annotated[
         Constant,
         Declared(
-            "linear", "fixed", "s", "time of each output column of a GEMM, in addition to loading (CPUs)"
+            "linear",
+            "fixed",
+            "s",
+            "time per output column of a GEMM, on top of the time to load the weights (CPUs)",
         ),
     ] = ABSENT
     weight_unpack_s: Annotated[
@@ -121,7 +141,7 @@ class Calibration(EngineConstants):
             "attention",
             "kv_load",
             "fraction",
-            "share of bandwidth that attention reaches",
+            "share of the memory bandwidth that attention reaches",
             Scope(0.85, 0.5, 1),
         ),
     ]
@@ -134,7 +154,12 @@ class Calibration(EngineConstants):
     ]
     attention_blocks_per_multiprocessor: Annotated[
         Constant,
-        Declared("attention", "kv_load", "count", "attention blocks that run at a time; 0: no waves"),
+        Declared(
+            "attention",
+            "kv_load",
+            "count",
+            "number of attention blocks that a multiprocessor runs at a time; 0 means no waves",
+        ),
     ] = ABSENT
     kv_reread_per_query: Annotated[
         Constant,
@@ -142,7 +167,7 @@ class Calibration(EngineConstants):
             "attention",
             "kv_load",
             "share",
-            "share of the cache that each further query token reads again",
+            "share of the cache that each query token after the first reads again",
             Scope(0.01, 0, 0.5, 0.01),
         ),
     ]
@@ -152,7 +177,7 @@ class Calibration(EngineConstants):
             "attention",
             "kv_load",
             "share",
-            "share of the cache that each further tile of query rows reads again",
+            "share of the cache that each tile of query rows after the first reads again",
         ),
     ] = ABSENT
     small_kernel_s: Annotated[
@@ -167,7 +192,12 @@ class Calibration(EngineConstants):
     ]
     small_bandwidth_fraction: Annotated[
         Constant,
-        Declared("small", "activations", "fraction", "share of bandwidth that element-wise kernels reach"),
+        Declared(
+            "small",
+            "activations",
+            "fraction",
+            "share of the memory bandwidth that element-wise kernels reach",
+        ),
     ]
     allreduce_multiplier: Annotated[
         Constant,
@@ -179,27 +209,34 @@ class Calibration(EngineConstants):
             "allreduce",
             "comm",
             "s",
-            "time of an all-reduce by devices and message bytes; by default the rate of the link",
+            "time of an all-reduce by number of devices and message bytes; by default computed from the "
+            "link's rate",
         ),
     ] = None
     pass_fixed_s: Annotated[
-        Constant, Declared("pass", "fixed", "s", "time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))
+        Constant, Declared("pass", "fixed", "s", "fixed time of each pass", Scope(1e-4, 0, 3e-3, 1e-4))
     ]
     token_s: Annotated[
-        Constant, Declared("pass", "fixed", "s", "time per token of a pass, over all sequences")
+        Constant, Declared("pass", "fixed", "s", "time for each token in a pass, counted over all sequences")
     ]
     search_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "extra time per search of a draft for the best tokens"),
+        Declared(
+            "attention", "fixed", "s", "extra time for each search in which a draft selects the best tokens"
+        ),
     ] = ABSENT
     searched_unit_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "time of this search per token or page of a sequence"),
+        Declared("attention", "fixed", "s", "time of such a search for each token or page of a sequence"),
     ] = ABSENT
     full_cache_pass_s: Annotated[
         Constant,
         Declared(
-            "pass", "fixed", "s", "extra time of a pass over the whole cache", Scope(5e-4, 0, 5e-3, 1e-4)
+            "pass",
+            "fixed",
+            "s",
+            "extra time of a pass that reads the whole cache",
+            Scope(5e-4, 0, 5e-3, 1e-4),
         ),
     ] = ABSENT
     sparse_cache_sequence_s: Annotated[
@@ -213,18 +250,22 @@ class Calibration(EngineConstants):
         ),
     ] = ABSENT
     tree_level_s: Annotated[
-        Constant, Declared("pass", "fixed", "s", "time to choose the nodes of a level of a drafted tree")
+        Constant, Declared("pass", "fixed", "s", "time to choose the nodes of one level of a drafted tree")
     ] = ABSENT
     iteration_fixed_s: Annotated[
         Constant,
         Declared(
-            "iteration", "overhead", "s", "time outside the passes, per iteration", Scope(1e-3, 0, 1e-2, 1e-4)
+            "iteration", "overhead", "s", "time per iteration outside the passes", Scope(1e-3, 0, 1e-2, 1e-4)
         ),
     ]
     iteration_sequence_s: Annotated[
         Constant,
         Declared(
-            "iteration", "overhead", "s", "time outside the passes, per sequence", Scope(2e-6, 0, 1e-4, 1e-6)
+            "iteration",
+            "overhead",
+            "s",
+            "time per sequence and iteration outside the passes",
+            Scope(2e-6, 0, 1e-4, 1e-6),
         ),
     ] = ABSENT
     shards_lm_head: bool = True

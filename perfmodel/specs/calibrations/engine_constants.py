@@ -79,7 +79,7 @@ class EngineConstants(Frozen):
             "linear",
             "param_load",
             "factor",
-            "share of the roofline that GEMMs reach, both in loading and in computing",
+            "share of the roofline that GEMMs reach, both for loading and for computing",
         ),
     ] = None
     gemm_factor: Annotated[
@@ -103,7 +103,12 @@ class EngineConstants(Frozen):
     ] = ONE
     gemm_row_factor: Annotated[
         Constant,
-        Declared("linear", "param_load", "factor", "multiplies the time of GEMMs of one row (other kernels)"),
+        Declared(
+            "linear",
+            "param_load",
+            "factor",
+            "multiplies the time of GEMMs with one row, which use other kernels",
+        ),
     ] = ONE
     quantise_s: Annotated[
         Constant, Declared("linear", "fixed", "s", "time of each kernel that quantises the inputs of a GEMM")
@@ -114,20 +119,26 @@ class EngineConstants(Frozen):
             "linear",
             "param_load",
             "factor",
-            "kernels of routed experts and of routing, by weight format; by default GEMMs",
+            "constants of the kernels of routed experts and routing, by weight format; by default those of "
+            "GEMMs",
         ),
     ] = None
     expert_factor: Annotated[
-        Constant, Declared("linear", "param_load", "factor", "multiplies the time of experts")
+        Constant, Declared("linear", "param_load", "factor", "multiplies the time of the expert kernels")
     ] = ONE
     expert_layer_s: Annotated[
         Constant,
-        Declared("linear", "fixed", "s", "extra time per layer of experts with default flags of the engine"),
+        Declared(
+            "linear", "fixed", "s", "extra time per expert layer if the engine runs with its default flags"
+        ),
     ] = ABSENT
     expert_alone_tokens: Annotated[
         Constant,
         Declared(
-            "linear", "param_load", "count", "tokens of a pass up to which each token reads its own experts"
+            "linear",
+            "param_load",
+            "count",
+            "largest number of tokens in a pass for which each token reads its own experts",
         ),
     ] = ABSENT
     expert_popularity: Annotated[
@@ -136,12 +147,17 @@ class EngineConstants(Frozen):
             "linear",
             "param_load",
             "count",
-            "shape of the gamma distribution of the popularity of experts; 0: equal popularity",
+            "shape of the gamma distribution of the popularity of experts; 0 means equal popularity",
         ),
     ] = ABSENT
     routing_independence: Annotated[
         Constant,
-        Declared("linear", "param_load", "factor", "share of further query tokens that route independently"),
+        Declared(
+            "linear",
+            "param_load",
+            "factor",
+            "share of the query tokens after the first that are routed independently",
+        ),
     ] = ONE
     attention_bandwidth_fraction_fp8: Annotated[
         Constant,
@@ -149,7 +165,7 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`attention_bandwidth_fraction` of an 8-bit cache; 0: the same value",
+            "`attention_bandwidth_fraction` for an 8-bit cache; 0 means the same value as for other formats",
         ),
     ] = ABSENT
     latent_bandwidth_fraction: Annotated[
@@ -158,7 +174,8 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`attention_bandwidth_fraction` of a latent cache (MLA); 0: no difference",
+            "`attention_bandwidth_fraction` for a latent cache (MLA); 0 means the same value as for other "
+            "caches",
         ),
     ] = ABSENT
     latent_bandwidth_fraction_fp8: Annotated[
@@ -167,19 +184,25 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`latent_bandwidth_fraction` of an 8-bit cache; 0: the same value",
+            "`latent_bandwidth_fraction` for an 8-bit cache; 0 means the same value as for other formats",
         ),
     ] = ABSENT
     latent_flops_fraction: Annotated[
         Constant,
         Declared(
-            "attention", "flops", "factor", "`attention_flops_fraction` of a latent cache; 0: no difference"
+            "attention",
+            "flops",
+            "factor",
+            "`attention_flops_fraction` for a latent cache; 0 means the same value as for other caches",
         ),
     ] = ABSENT
     latent_reread_per_query: Annotated[
         Constant,
         Declared(
-            "attention", "kv_load", "share", "`kv_reread_per_query` of a latent cache; 0: no difference"
+            "attention",
+            "kv_load",
+            "share",
+            "`kv_reread_per_query` for a latent cache; 0 means the same value as for other caches",
         ),
     ] = ABSENT
     latent_layer_s: Annotated[
@@ -191,7 +214,8 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "`attention_bandwidth_fraction` of the keys of an indexer; 0: no difference",
+            "`attention_bandwidth_fraction` for the keys of an indexer; 0 means the same value as for the "
+            "KV cache",
         ),
     ] = ABSENT
     index_layer_s: Annotated[
@@ -206,7 +230,9 @@ class EngineConstants(Frozen):
     ] = ABSENT
     state_verify_s: Annotated[
         Constant,
-        Declared("attention", "fixed", "s", "extra time per recurrent layer with several query tokens"),
+        Declared(
+            "attention", "fixed", "s", "extra time per recurrent layer if a pass has several query tokens"
+        ),
     ] = ABSENT
     scan_copies: Annotated[
         Constant,
@@ -223,7 +249,8 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "share of bandwidth of one multiprocessor, for the longest sequence; 0: not used",
+            "share of its bandwidth that one multiprocessor reaches on the longest sequence; 0 means not "
+            "used",
         ),
     ] = ABSENT
     block_bandwidth: Annotated[
@@ -232,7 +259,8 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "share of bandwidth of one multiprocessor, for a cache cut into few pieces; 0: not used",
+            "share of its bandwidth that one multiprocessor reaches on a cache cut into few pieces; 0 "
+            "means not used",
         ),
     ] = ABSENT
     uncut_bandwidth: Annotated[
@@ -241,14 +269,14 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "share of bandwidth of one multiprocessor, for several query tokens and a cache in one piece; "
-            "0: that of block_bandwidth",
+            "share of its bandwidth that one multiprocessor reaches on a cache in one piece with several "
+            "query tokens; 0 means the value of block_bandwidth",
         ),
     ] = ABSENT
     wide_norm_s: Annotated[
         Constant,
         Declared(
-            "allreduce", "fixed", "s", "extra time per layer that norms queries and keys over all heads"
+            "allreduce", "fixed", "s", "extra time per layer that normalises queries and keys over all heads"
         ),
     ] = ABSENT
     shared_allreduce_s: Annotated[
@@ -257,31 +285,39 @@ class EngineConstants(Frozen):
             "allreduce",
             "comm",
             "s",
-            "least time of an all-reduce through host memory (devices without peer access)",
+            "minimum time of an all-reduce through host memory, for devices without peer access",
         ),
     ] = ABSENT
     shared_allreduce_byte_s: Annotated[
-        Constant, Declared("allreduce", "comm", "s", "time per byte of the message of such an all-reduce")
+        Constant,
+        Declared("allreduce", "comm", "s", "time per message byte of an all-reduce through host memory"),
     ] = ABSENT
     drafted_token_s: Annotated[
         Constant,
-        Declared("pass", "fixed", "s", "time per token of a draft pass, over all sequences"),
+        Declared("pass", "fixed", "s", "time for each token in a draft pass, counted over all sequences"),
     ] = ABSENT
     schedule_s: Annotated[
         Constant,
-        Declared("pass", "fixed", "s", "time of the host between passes, without asynchronous scheduling"),
+        Declared("pass", "fixed", "s", "host time between passes if scheduling is not asynchronous"),
     ] = ABSENT
     host_pass_s: Annotated[
         Constant,
-        Declared("pass", "host", "s", "time of the host for each pass in which it launches attention"),
+        Declared("pass", "host", "s", "host time per pass in which the host launches attention"),
     ] = ABSENT
     host_layer_s: Annotated[
         Constant,
-        Declared("pass", "host", "s", "extra host time per layer of a pass in which it launches attention"),
+        Declared(
+            "pass", "host", "s", "extra host time per layer of a pass in which the host launches attention"
+        ),
     ] = ABSENT
     host_latent_layer_s: Annotated[
         Constant,
-        Declared("pass", "host", "s", "`host_layer_s` of a latent cache (MLA); 0: the same value"),
+        Declared(
+            "pass",
+            "host",
+            "s",
+            "`host_layer_s` for a latent cache (MLA); 0 means the same value as for other caches",
+        ),
     ] = ABSENT
     host_piecewise_layer_s: Annotated[
         Constant,
@@ -289,7 +325,7 @@ class EngineConstants(Frozen):
             "pass",
             "host",
             "s",
-            "time of the host for each layer of a pass that CUDA graphs capture only in pieces",
+            "host time per layer of a pass that CUDA graphs capture only in pieces",
         ),
     ] = ABSENT
     graph_tokens: tuple[Positive, Positive] | None = None
