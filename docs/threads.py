@@ -68,9 +68,11 @@ def _cells(row: Thread) -> list[str]:
 def _counts(rows: Sequence[Thread]) -> str:
     intervals = [row.contained for row in rows if row.contained is not None]
     sides = sum(row.same_side for row in rows)
-    return f"For {sides} of these {len(rows)} configurations, the predicted and the measured speedup are on
-    the same side of 1.0x. Of the {len(intervals)} predictions with a 90 % interval, {sum(intervals)} have the
-    measured speedup in this interval."
+    return (
+        f"For {sides} of these {len(rows)} configurations, the predicted and the measured speedup are on the "
+        f"same side of 1.0x. Of the {len(intervals)} predictions with a 90 % interval, {sum(intervals)} have "
+        "the measured speedup in this interval."
+    )
 
 
 MADE = {"threads": threads}
