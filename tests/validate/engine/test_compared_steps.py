@@ -4,6 +4,7 @@ import pytest
 
 from perfmodel.answers.question import Query, resolve_costs
 from perfmodel.validate.engine.compared import ComparedStep, predicted_prompt_s, reasons, waits
+from perfmodel.validate.engine.expectation import is_rejected
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.timing import Timing
 
@@ -39,3 +40,18 @@ def test_the_draft_is_the_reason_if_it_is_slower_by_half_than_the_slow_baseline(
 
 def test_no_reason_is_sought_for_steps_within_their_interval() -> None:
     assert reasons([compared(1.1, 0), compared(1.2, 3)], "enforce_eager=True") == ""
+
+
+@pytest.mark.parametrize(
+    ("usual", "gained", "rejected"),
+    [
+        ((3.0, 3.0), 2.71, False),
+        ((3.0, 3.0), 2.69, True),
+        ((2.5, 3.0), 2.51, False),
+        ((2.5, 3.0), 2.49, True),
+        (None, 1.0, False),
+    ],
+)
+def test_fewer_tokens_than_expected_are_rejected_drafts(usual, gained: float, rejected: bool) -> None:
+    """A single expected number ignores a shortfall of a tenth."""
+    assert is_rejected(usual, gained) is rejected

@@ -1,10 +1,12 @@
 """What the chunks and counters of a live server come to, by hand."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from msgspec import structs
 
+from perfmodel.errors import InputError
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
 from perfmodel.validate.engine.client import Chunk, StreamedAnswer
@@ -168,3 +170,30 @@ def test_an_event_of_a_stream(before, event, chunks, total) -> None:
     answer.add(event, 1.0, 4)
     assert [chunk.tokens for chunk in answer.chunks] == chunks
     assert answer.total == total
+
+
+class OneRound:
+    """A server that takes one round of prompts and refuses the next one."""
+
+    def __init__(self) -> None:
+        self.rounds: list[tuple[list[list[int]], int]] = []
+
+    def answers(self, model: str, prompts: list[list[int]], tokens: int) -> list[StreamedAnswer]:
+        if self.rounds:
+            raise InputError("--url: one round is enough")
+        self.rounds.append((prompts, tokens))
+        return []
+
+    def get(self, path: str) -> None:
+        """No page."""
+
+
+@pytest.mark.parametrize(("tokens", "warm"), [(100, 16), (12, 12)])
+def test_the_first_round_is_short_and_without_special_tokens(tokens: int, warm: int) -> None:
+    """A sixteenth of 240 tokens is left out at either end."""
+    server: Any = OneRound()
+    load = driver.ServerLoad(batch=50, prompt=50, tokens=tokens)
+    refused("one round is enough", driver.measure, server, "m", 240, load, gamma=0, seed=1)
+    ((prompts, first_tokens),) = server.rounds
+    drawn = {token for prompt in prompts for token in prompt}
+    assert (min(drawn), max(drawn), first_tokens) == (15, 224, warm)
