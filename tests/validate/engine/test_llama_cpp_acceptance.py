@@ -41,7 +41,9 @@ def test_a_mean_draft_may_lack_or_exceed_a_few_tokens_at_the_ends_of_answers(
     assert alpha_of(tmp_path / "a", timings(100, drafted, 100)) == pytest.approx(0.5437, abs=1e-4)
 
 
-@pytest.mark.parametrize(("drafted", "length"), [(277, 3), (323, 3), (800, 8), (810, 8), (1590, 16)])
+@pytest.mark.parametrize(
+    ("drafted", "length"), [(277, 3), (323, 3), (800, 8), (840, 8), (860, 9), (1590, 16)]
+)
 def test_the_mean_draft_of_a_log_shows_the_draft_length_however_long_it_is(drafted: int, length: int) -> None:
     """100 iterations gain 50 accepted tokens and one token each, after the first token of the answer."""
     times = "eval time = 1000.00 ms / 151 tokens"
