@@ -125,8 +125,9 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
 
 
 def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
-    """The layout of the same number of GPUs with a much earlier first token and requests that end hardly
-    later; None if there is none. Such a layout helps if requests wait long for a seat.
+    """The layout of the same number of GPUs whose TTFT is shorter by the factor `SOONER`, and whose requests
+    take at most `SOONER_GOOD` times as long; None if there is none. Such a layout helps if requests wait long
+    for a seat.
     """
     wait_s = chosen.ttft_s
     sooner = [s for s in _near(decision, chosen, SOONER_GOOD) if s.ttft_s < wait_s / SOONER]
@@ -142,15 +143,14 @@ def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Al
 
 
 def _shorter(question: AdviseQuery, drafting: Served) -> Alternative | None:
-    """The same servers with a shorter draft that is nearly as fast."""
+    """The same servers with a shorter draft that is nearly as fast; None if there is no such draft."""
     shorter = shorter_draft(question, drafting.point)
     return None if shorter is None else with_shorter_draft(shorter)
 
 
 def _near(decision: LoadDecision, chosen: Served, most: float) -> list[Served]:
-    """The other servers on the same number of GPUs with which a request takes hardly longer.
-
-    - most: the largest allowed time of a request, divided by its time with the choice.
+    """The other servers on the same number of GPUs with which a request takes at most `most` times as long as
+    with the choice.
     """
     gpus = chosen.candidate.layout.gpus
     as_many = [s for s in decision.others if s.candidate.layout.gpus == gpus]
@@ -158,7 +158,7 @@ def _near(decision: LoadDecision, chosen: Served, most: float) -> list[Served]:
 
 
 def _longer(served: Served, chosen: Served) -> str:
-    """How much longer a request takes than with the choice, such as ``3% more``."""
+    """How much longer a request takes than with the choice, such as ``3% more`` or ``2% less``."""
     more = served.request_s / chosen.request_s - 1.0
     return f"{abs(more):.0%} {'more' if more >= 0.0 else 'less'}"
 
