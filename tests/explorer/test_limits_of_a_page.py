@@ -26,7 +26,7 @@ LLAMA = ["--model", "llama-3.1-8b", "--hardware", "h100"]
                 "--context",
                 "1001..1064",
                 "--max-gamma",
-                "80",
+                "61",
             ],
             "must be at most 5000000 points of all surfaces, given 5079040",
         ),
