@@ -111,7 +111,7 @@ def cold() -> list[Row]:
         over = processor_s / numpy_s
         rows.append(Row(f"cold: {name}", processor_s, "s", 0.3, wall_s))
         rows.append(
-            Row(f"cold: {name}, divided by numpy's import", over, "x numpy", 2.6, wall_s / numpy_wall_s)
+            Row(f"cold: {name}, divided by the import of numpy", over, "x numpy", 2.6, wall_s / numpy_wall_s)
         )
         megabytes = max(each.megabytes for each in ended[name])
         rows.append(Row(f"cold: {name}, peak memory", megabytes, "MB", 90))
@@ -124,8 +124,8 @@ def sweep() -> list[Row]:
         out = str(Path(folder) / "out.csv")
         process = child("-m", "perfmodel", "sweep", *SUBJECT, *GRID, "--output", out)
     return [
-        Row("a row of a sweep of 1,000,000 to CSV", process.processor_s, "us", 3, process.wall_s),
-        Row("sweep of 1,000,000 rows to CSV, peak memory", process.megabytes, "MB"),
+        Row("a row of a sweep of 1,000,000 rows to CSV", process.processor_s, "us", 3, process.wall_s),
+        Row("a sweep of 1,000,000 rows to CSV, peak memory", process.megabytes, "MB"),
     ]
 
 
@@ -139,7 +139,7 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     """The page of the docs."""
     yardstick_s = rows[0].value * 1e-3
     times = table(
-        ["what", "processor time", "wall time", "target", "of target", "x yardstick"],
+        ["task", "processor time", "wall time", "target", "time / target", "time / yardstick"],
         [row.cells(yardstick_s) for row in rows],
     )
     taken = table(
@@ -149,13 +149,13 @@ def page(rows: list[Row], counts: dict[str, dict[str, int]]) -> str:
     load = os.getloadavg()[1]
     return (
         "<!-- Written by benchmarks/engine.py: `make bench`. -->\n\n# Speed and size\n\n"
-        "This page lists the time and the memory that answers need. One run measured them on "
-        f"{machine}, numpy {version('numpy')}, at a load of {load:.1f} processes. A timed answer "
-        "contains the times of all passes, the speedup, the throughput and the best gamma up to 16. Times "
-        "are medians. The targets apply to processor time; on an idle machine, wall time is the same. A cold "
-        f"start is the median of {COLD_RUNS} new processes with compiled "
+        "This page lists the time and the memory that answers need, as measured in one run on "
+        f"{machine}, numpy {version('numpy')}, with a load average of {load:.1f}. A timed answer "
+        "contains the times of all passes, the speedup, the throughput and the best gamma up to 16. All "
+        "times are medians. The targets apply to processor time; on an idle machine, wall time is the same. "
+        f"A cold start is the median of {COLD_RUNS} new processes with compiled "
         f"byte code.\n\n{times}\n\n"
-        "The next table counts the work of one what-if and of one question about traffic: calls of Python "
+        "The next table counts what one what-if and one question about traffic need: calls of Python "
         "functions, files of this package that contain these functions, and computed forward passes. The "
         "counts are the same on every machine. A test fails if the number of files or passes differs from "
         "this table, or if the number of calls differs by more than 5 %.\n\n"

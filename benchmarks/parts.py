@@ -112,7 +112,7 @@ def warm() -> list[Row]:
     return [
         yardstick.row("np.exp of 1,000,000 doubles (the yardstick)", "ms"),
         answer.row("one answer", "us", 250),
-        lengths.row("one answer with the three lengths", "ms", 5),
+        lengths.row("one answer with the three context lengths", "ms", 5),
         *whatifs(),
         *handles(),
         median(lambda: figures(predict(scenario, thousand)), 50).row("1,024 answers", "ms", 5),
@@ -137,8 +137,8 @@ def whatifs() -> list[Row]:
         ]
         again = median(partial(whatif, query), 50)
         each = median_of([partial(whatif, other) for other in others])
-        rows.append(again.row(f"a what-if, {kind}, again", "ms", 3))
-        rows.append(each.row(f"50 different what-ifs, {kind}, each", "ms", 3))
+        rows.append(again.row(f"a repeated what-if, {kind}", "ms", 3))
+        rows.append(each.row(f"one of 50 different what-ifs, {kind}", "ms", 3))
     return rows
 
 
@@ -154,13 +154,17 @@ def handles() -> list[Row]:
     step = median(lambda: p.step_s(16, 8192), 2000)
     question = median(lambda: whatif(QUERY), 20)
     return [
-        median(lambda: predictor(**subject).iteration_s(1, 1), 10).row("a predictor made", "ms"),
-        step.row("a predictor's step", "us", 100),
-        Row("a what-if, divided by a predictor's step", question.processor_s / step.processor_s, "x"),
-        median(lambda: p.iteration_s(16, 8192), 1000).row("a predictor's iteration", "us", 100),
-        median(lambda: p.draft_s(16, 8192), 1000).row("a predictor's drafted token", "us", 100),
-        median(lambda: p.verify_s(16, 8192), 1000).row("a predictor's verification", "us", 100),
-        median(lambda: p.prefill_s(2000, 4000), 1000).row("a predictor's prompt", "us", 100),
+        median(lambda: predictor(**subject).iteration_s(1, 1), 10).row("creating a predictor", "ms"),
+        step.row("a step from a predictor", "us", 100),
+        Row(
+            "time of a what-if / time of a step from a predictor",
+            question.processor_s / step.processor_s,
+            "x",
+        ),
+        median(lambda: p.iteration_s(16, 8192), 1000).row("an iteration from a predictor", "us", 100),
+        median(lambda: p.draft_s(16, 8192), 1000).row("a drafted token from a predictor", "us", 100),
+        median(lambda: p.verify_s(16, 8192), 1000).row("a verification from a predictor", "us", 100),
+        median(lambda: p.prefill_s(2000, 4000), 1000).row("a prompt from a predictor", "us", 100),
         median(lambda: p.forward_s(new, past), 500).row("a pass of 64 requests and a prompt", "us", 100),
         median(lambda: p.step_s(batches, contexts), 50).row("10,000 steps in one call", "ms", 10),
         median(lambda: p.iteration_s(batches, contexts), 50).row("10,000 iterations in one call", "ms", 10),
@@ -178,7 +182,7 @@ def million() -> list[Row]:
     over = answers.processor_s / yardstick.processor_s
     return [
         answers.row("1,000,000 answers", "s"),
-        Row("1,000,000 answers, over np.exp of as many", over, "x np.exp", 200),
+        Row("time of 1,000,000 answers / time of np.exp of 1,000,000 numbers", over, "x np.exp", 200),
         Row("1,000,000 answers, peak memory", megabytes, "MB", 1000),
     ]
 
@@ -203,9 +207,13 @@ def decoder() -> list[Row]:
     where = f"kv-heavy, batch {p.batch}, {DECODER_CONTEXT:,} cached tokens"
     return [
         Row(f"the baseline, {where}", p.batch / plain, "tokens/s"),
-        Row(f"self-speculation with {p.draft_kv}, gamma {p.gamma}", p.speedup, "x plain"),
-        Row("deciding and committing, of an iteration", 100 * overhead / iteration, "%"),
-        Row("the loop outside its phases, share of an iteration", 100 * (iteration / phases - 1), "%"),
+        Row(f"self-speculation with {p.draft_kv}, gamma {p.gamma}", p.speedup, "x baseline"),
+        Row(
+            "share of an iteration in which tokens are accepted and committed",
+            100 * overhead / iteration,
+            "%",
+        ),
+        Row("share of an iteration outside the timed phases", 100 * (iteration / phases - 1), "%"),
     ]
 
 

@@ -22,7 +22,7 @@ FIGURES = ("target_s", "draft_s", "verify_s", "speedup")
 MICRO = "h200-sxm-141gb.micro"
 BLOCKS = "blocks of 64 rows, two programs per multiprocessor"
 SEARCH = "the search for the best pages reads up to 8,192 scores at a time"
-PRODUCT = "a product for few rows that divides the inputs"
+PRODUCT = "a matrix product for few rows that divides the inputs among programs"
 PLANS = (
     "gpu-headline",
     "gpu-repeat",
@@ -85,26 +85,26 @@ def h200_figures() -> str:
         if cell.quantity == "speedup"
     ]
     rows = {
-        "speedups of the first run, predicted before any measurement: mean error": (
-            f"{sum(map(abs, before)) / len(before):.1%} of {len(before)}"
+        "mean error of the speedups of the first run, which were predicted before any measurement": (
+            f"{sum(map(abs, before)) / len(before):.1%} ({len(before)} speedups)"
         ),
-        "copy of 1 GiB, bytes read and written": f"{rate / 1e12:.2f} TB/s",
-        "baseline step, 24 x 16K: measured / lower bound by the data sheet": (
+        "rate of a copy of 1 GiB (bytes read and written)": f"{rate / 1e12:.2f} TB/s",
+        "baseline step, 24 x 16K: measured time / lower bound by the data sheet": (
             f"{step.measured / lower_step:.2f}"
         ),
-        "baseline step: measured / lower bound by the rate of the copy": (
+        "the same step: measured time / lower bound by the rate of the copy": (
             f"{step.measured / lower_step * rate / sheet:.2f}"
         ),
-        "draft step, batch 32, streamingllm:512: measured / lower bound by the data sheet": (
+        "draft step, batch 32, streamingllm:512: measured time / lower bound by the data sheet": (
             f"{draft.measured / lower_draft:.2f}"
         ),
-        "draft step: measured / lower bound by the rate of the copy": (
+        "the same draft step: measured time / lower bound by the rate of the copy": (
             f"{draft.measured / lower_draft * rate / sheet:.2f}"
         ),
-        "an iteration outside its passes, without Quest": (
+        "median time of an iteration outside its passes, without Quest": (
             f"{median(outside):.2f} ms (largest {max(outside):.2f} ms)"
         ),
-        "times below their lower bound": f"{sum(m < lower for m, lower in bound)} of {len(bound)}",
+        "measured times below their lower bound": f"{sum(m < lower for m, lower in bound)} of {len(bound)}",
         "medians of two runs of `gpu-headline` that agree within 3 %": (
             f"{sum(share < 0.03 for share in apart)} of {len(apart)}"
         ),
@@ -263,4 +263,7 @@ def h200_attention() -> str:
         ]
         for batch, context, name in dict.fromkeys(key[:3] for key in cells)
     ]
-    return "\n".join(table(["cache", "by", *(f"n = {n}" for n in counts)], lines, text_columns=(0, 1))) + "\n"
+    return (
+        "\n".join(table(["cache", "kernel", *(f"n = {n}" for n in counts)], lines, text_columns=(0, 1)))
+        + "\n"
+    )

@@ -93,7 +93,7 @@ def broken() -> Part:
     runs = list(dict.fromkeys(name.partition(": ")[0] for name in tally.tried))
     counts = [[tally.tried.get(f"{run}: {name}", 0) for run in runs] for name in faults.FAULTS]
     lines = _table(" | ".join(["run", *faults.FAULTS]), runs, counts)
-    return [*lines, "", f"{len(tally.faults)} files were lost, torn or different."], not tally.faults
+    return [*lines, "", f"{len(tally.faults)} files were lost, incomplete or different."], not tally.faults
 
 
 def _table(head: str, names: list[str], counts: list[list[int]]) -> list[str]:
@@ -114,15 +114,15 @@ PARTS: dict[str, Callable[[], Part]] = {  # the longest first
         lambda tally, _: rates.attack(tally, SEED, LOADS),
     ),
     "better": lambda: tallied(
-        "better figure | pairs of questions | refused | slower",
+        "increased figure | pairs of questions | refused | slower",
         lambda tally, folder: better.attack(tally, folder, SEED, BETTER),
     ),
     "cliffs": lambda: tallied(
-        "pairs of questions | tried | explained by a warning | not explained",
+        "difference of the two questions | pairs | explained by a warning | not explained",
         lambda tally, _: cliffs.attack(tally, SEED, PAIRS),
     ),
     "gate": lambda: tallied(
-        "data of | numbers changed | refused | unseen",
+        "folder of the data | numbers changed | refused | unseen",
         lambda tally, at: tampered.attack(tally, at, SEED, CHANGED),
     ),
 }

@@ -20,6 +20,7 @@ FALL = 0.93
 WORDS = ("CUDA graphs pad", "longer than with one")
 LESS = 0.998
 """Share of the tokens per second that a larger batch serves at least."""
+ONE_MORE = {"batch": "one more sequence", "context": "one more token of context"}
 SMALLER = "serves more without a draft"
 """What an answer says otherwise."""
 DRAFTS = (
@@ -43,7 +44,7 @@ def attack(tally: watch.Tally, seed: int, count: int) -> None:
         silent = steep(*pair) and not explained(*pair)
         slower = more == "batch" and serves_less(*pair) and not any(SMALLER in w for w in pair[1].warnings)
         fault = f"{query}: silent" if silent or slower else None
-        tally.count(f"one more of {more}", explained(*pair), fault)
+        tally.count(ONE_MORE[more], explained(*pair), fault)
 
 
 def _question(rng: Random) -> Query:

@@ -32,13 +32,13 @@ def _gone() -> None:
 
 
 SURROUNDINGS: dict[str, Callable[[], object]] = {
-    "no HOME": lambda: os.environ.pop("HOME", None),
-    "another user, read-only installation": unprivileged,
-    "a folder that is gone": _gone,
+    "no home folder": lambda: os.environ.pop("HOME", None),
+    "another user and a read-only installation": unprivileged,
+    "a deleted folder": _gone,
 }
 LOCALES = {
     "no locale": {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-    "latin-1": {"PYTHONIOENCODING": "latin-1"},
+    "latin-1 output": {"PYTHONIOENCODING": "latin-1"},
 }
 NAMES = (
     "two words.yaml",
@@ -65,8 +65,8 @@ def attack(tally: watch.Tally, folder: Path) -> None:
             _count(tally, name, status, done.returncode, done.stderr.decode("utf-8", "replace"))
     device = (ROOT / "hardware/gpus/h100-sxm-80gb.yaml").read_bytes()
     for kind, data, file in (
-        *(("a file's name", device, name) for name in NAMES),
-        ("Windows line ends", device.replace(b"\n", b"\r\n"), "x.yaml"),
+        *(("unusual file names", device, name) for name in NAMES),
+        ("Windows line endings", device.replace(b"\n", b"\r\n"), "x.yaml"),
         ("a byte order mark", b"\xef\xbb\xbf" + device, "x.yaml"),
     ):
         (folder / file).write_bytes(data)
