@@ -10,7 +10,9 @@ import pytest
 import perfmodel as pm
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.traffic_rows import TrafficRow
-from perfmodel.queueing.policies import policies
+from perfmodel.queueing.load import Lengths, Limits, Load
+from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.policies import Replica, policies
 from perfmodel.queueing.policies.confidence import expected
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import prompt_times
@@ -34,6 +36,21 @@ def test_adaptive_steps_settle_by_accepted_tokens_and_running_requests(alpha, ta
     answer = pm.traffic(**ASKED, alpha=alpha, request_rate=1, gamma="adaptive")
     (limits,) = answer.drafts
     assert [(first, tokens) for first, _, tokens in limits.table] == table
+
+
+def test_a_table_is_made_for_at_most_95_percent_of_the_lowest_saturation_rate() -> None:
+    lengths, limits = Lengths(1000, 101), Limits()
+    one = StepTimes(0, 1.0, np.array([0.1]), np.array([0.1]), 1, 0.0)
+    passes = {0: one, 3: replace(one, gamma=3, tokens_per_iteration=2.0)}
+    saturated = min(capacity(each, lengths, limits).requests_per_s for each in passes.values())
+    anything: Any = None
+    for load, rate in (
+        (Load(lengths, clients=np.array([4.0])), 0.95 * saturated),
+        (Load(lengths, rate=np.array([0.1, 2.0]) * saturated), 0.95 * saturated),
+        (Load(lengths, rate=np.array([0.1, 0.5]) * saturated), 0.5 * saturated),
+    ):
+        replica = Replica(anything, limits, load, passes, 0.0)
+        assert replica.sustained(passes) == pytest.approx(rate)
 
 
 def test_a_table_that_ends_without_drafts_has_the_first_token_of_the_length_that_runs() -> None:
