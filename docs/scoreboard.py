@@ -170,8 +170,8 @@ def now() -> str:
     """Errors of this version on the bundled rows."""
     groups: dict[str, Callable[[Shared], bool]] = {
         "all": lambda row: True,
-        "tables of the device": lambda row: row.answered_by == "current",
-        "tables of other devices": lambda row: row.answered_by == "hybrid",
+        "with kernel tables of the device": lambda row: row.answered_by == "current",
+        "with kernel tables of other devices": lambda row: row.answered_by == "hybrid",
         "vLLM": lambda row: row.engine == "vllm",
         "SGLang": lambda row: row.engine == "sglang",
         "1 client": lambda row: row.batch == 1,

@@ -33,8 +33,8 @@ HEADINGS = {
     },
     "Explore": {
         "explore": "Write speedup surfaces as one HTML file for a browser.",
-        "plot": "Draw the answers as .png, .svg or .pdf (extra: plot).",
-        "mcp": "Run a Model Context Protocol server for assistants (extra: mcp).",
+        "plot": "Draw the answers as .png, .svg or .pdf (needs the plot extra).",
+        "mcp": "Run a Model Context Protocol server for assistants (needs the mcp extra).",
         "serve": "Predict the time of a batch over HTTP, for simulators and planners.",
     },
     "Data": {
@@ -44,7 +44,7 @@ HEADINGS = {
         "engines": "List, show or check engines.",
         "calibrations": "List, show, check or import calibrations.",
     },
-    "Measure": {"validate": "Measure, calibrate and compare with measurements (extra: validate)."},
+    "Measure": {"validate": "Measure, calibrate and compare with measurements (needs the validate extra)."},
 }
 """Heading in ``--help`` -> the verbs below it -> the purpose of each."""
 COMMANDS = {verb: summary for verbs in HEADINGS.values() for verb, summary in verbs.items()}

@@ -161,7 +161,9 @@ def verb(
     """
     help_text = re.split(r"\s+Raises\s+InputError", inspect.getdoc(inspect.unwrap(answer)) or "")[0]
     if several:
-        help_text += f"\n\nThe answer has a row for each value of {' and '.join(map(flag, several))}."
+        help_text += (
+            f"\n\nThe answer has a row for each combination of {' and '.join(map(flag, several))} values."
+        )
 
     @command(help=help_text, example=example)
     @takes(answer.question, *several)

@@ -75,7 +75,7 @@ class GenerateQuestion(DecodingQuestion):
     tree: Annotated[
         str | None,
         Argument(
-            "Draft trees, given as numbers of children by level, such as 4x2x1.",
+            "Draft tree, given as the number of children of a node on each level, such as 4x2x1.",
             "TREE",
             group="Draft",
             without=("alpha",),

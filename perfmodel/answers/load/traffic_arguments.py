@@ -133,7 +133,7 @@ class TrafficArguments(CommonOptions):
         needs=("request_rate",),
     )
     schedule: str | None = argument(
-        "How passes combine prompts and decoding; mixed is SGLang's --enable-mixed-chunk.",
+        "Way in which passes combine prompts and decoding; mixed is SGLang's --enable-mixed-chunk.",
         choices=tuple(each.value for each in PassOrder),
         shown="the engine's default for its version",
         default=None,
@@ -201,7 +201,7 @@ class TrafficArguments(CommonOptions):
         needs=REUSED,
     )
     disable_eagle_block_drop: bool = argument(
-        "Reuse the last cached block of a prompt even with a draft, like vLLM's option.",
+        "Reuse the last cached block of a prompt even if there is a draft, like vLLM's option.",
         read=parse_switch,
         default=False,
         group="Prefix cache",
@@ -261,7 +261,7 @@ class TrafficArguments(CommonOptions):
         why="since all its requests come at the start",
     )
     alpha_by_age: Parsed[tuple[tuple[float, float], ...] | None, Any] = argument(
-        "Acceptance after a number of weight updates of the target, such as 0:0.75,8:0.6.",
+        "Acceptance after given numbers of weight updates of the target, such as 0:0.75,8:0.6.",
         "AGE:ALPHA,...",
         read=parse_ages,
         default=None,
@@ -321,7 +321,7 @@ class TrafficArguments(CommonOptions):
         needs=("decode",),
     )
     prefill_draft: str = argument(
-        "Whether the prefill pool runs the draft on prompts and sends the draft's cache.",
+        "Whether the prefill pool runs the draft on prompts and sends the cache of the draft.",
         choices=("run", "none"),
         default="run",
         group="Pools",

@@ -91,7 +91,7 @@ class CommonOptions(Question):
         group="Engine",
     )
     context_std: Whole = argument(
-        "Standard deviation of --context within a batch.",
+        "Standard deviation of the context lengths within a batch.",
         "COUNT",
         read=whole,
         limits=(0, 2**40),

@@ -74,7 +74,7 @@ class TreeQuery(CommonOptions):
         group="Draft",
     )
     given: Parsed[tuple[int, ...] | None, str | Sequence[int] | None] = argument(
-        "Tree that a server uses: draft steps x candidates per step x tokens to verify, such as 5x8x32.",
+        "Tree that a server uses, as draft steps x candidates per step x tokens to verify, such as 5x8x32.",
         "STEPSxTOPKxTOKENS",
         read=given_tree,
         shown="the best tree",

@@ -44,7 +44,7 @@ class Table(LengthPolicy):
     the cost of changes.
     """
 
-    help = "a draft length for each size of the running batch"
+    help = "a length for each size of the running batch"
     noun = "the table"
     source = "num_speculative_tokens_per_batch_size of vLLM"
 

@@ -31,7 +31,7 @@ def sources(record: Record, by_draft: bool = False) -> Rows:
     """
     yield [
         *("whole sources left out", "rows", "sources", "mean error %", "of sources %", "as shipped %"),
-        *(f"{IN_INTERVAL} %", "in it, as shipped %", "half-width % (median)", "worst source %"),
+        *(f"{IN_INTERVAL} %", f"{IN_INTERVAL}, as shipped %", "half-width % (median)", "worst source %"),
     ]
     names = "rows", "sources", "error", "macro", "shipped", "inside", "inside_shipped", "width"
     for figure, heading in FIGURE_HEADINGS.items():

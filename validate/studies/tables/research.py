@@ -29,22 +29,25 @@ def summary(record: Record) -> Rows:
 def _replay_rows(replay: Record) -> Rows:
     """The errors and verdicts of published rows, each predicted by a fit without its fold."""
     overall = replay["overall"]
-    yield ["figures of fitted stacks (T_T, T_D, T_V, speedup)", str(overall["rows"])]
+    yield ["number of figures of fitted stacks (T_T, T_D, T_V, speedup)", str(overall["rows"])]
     yield ["mean error, each fold left out of the fit", f"**{percent(overall['mape'], 2)} %**"]
     bias = percent(overall["bias"], sign="+")
     worst = percent(overall["worst"], sign="+")
-    yield ["bias; worst", f"{bias} %; {worst} % ({overall['worst_row']})"]
+    yield ["bias; worst error", f"{bias} %; {worst} % ({overall['worst_row']})"]
     side = replay["side_of_one"]
     yield ["verdict (speedup above or below 1.0)", f"correct in {right_of_all(side)} rows"]
     wrong = [f"{measured:.2f} ({predicted:.2f})" for measured, predicted in side["wrong"].values()]
-    yield ["incorrect rows, measured (predicted)", ", ".join(wrong)]
+    yield ["measured (predicted) speedups of the incorrect rows", ", ".join(wrong)]
 
 
 def _bound_rows(bounds: Record) -> Rows:
     """Measured times compared with their physical lower bounds."""
-    yield ["times compared with their lower bound (above the last-level cache)", str(bounds["checked"])]
-    closest = f"bound at {percent(bounds['closest'])} % of the time"
-    yield ["times below the bound; closest", f"{len(bounds['violations'])}; {closest}"]
+    yield [
+        "measured times compared with their lower bound (data larger than the last-level cache)",
+        str(bounds["checked"]),
+    ]
+    closest = f"{percent(bounds['closest'])} % of the measured time"
+    yield ["measured times below their lower bound; largest bound", f"{len(bounds['violations'])}; {closest}"]
 
 
 def _gamma_rows(gamma: Record) -> Rows:
@@ -53,7 +56,7 @@ def _gamma_rows(gamma: Record) -> Rows:
     yield ["best γ, predicted (measured)", ", ".join(choices)]
     error = percent(gamma["speedup_mape"])
     worst = percent(gamma["speedup_worst"], sign="+")
-    yield ["speedup at the measured best γ", f"{error} % off, worst {worst} %"]
+    yield ["error of the speedup at the measured best γ", f"mean {error} %, worst {worst} %"]
     regret = percent(gamma["regret_mean"])
     worst_regret = percent(gamma["regret_worst"])
     yield ["speedup lost with the predicted γ", f"**{regret} %**, worst {worst_regret} %"]
