@@ -82,14 +82,14 @@ def import_(
         Argument("A folder with the unpacked package aiconfigurator-core.", "FOLDER", place=True),
     ],
     gpu: Annotated[str, Argument("Device, by name or path.", "NAME|PATH")],
-    engine: Annotated[str, Argument("vllm, trtllm or sglang.", "NAME", group="Engine")],
+    engine: Annotated[str, Argument("Engine of the tables: vllm, trtllm or sglang.", "NAME", group="Engine")],
     version: Annotated[
         str | None,
         Argument("Version of the engine in the tables.", "TEXT", default="the newest", group="Engine"),
     ] = None,
     out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout", group="Output")] = None,
 ) -> None:
-    """Convert public kernel tables of a device and an engine into a calibration, with the errors of the
+    """Convert public kernel tables of a device and an engine into a calibration that states the errors of the
     fits.
     """
     from perfmodel.validate.fit.indexers import with_indexer

@@ -75,7 +75,7 @@ def app_of(catalogue: Catalogue) -> App:
     argument = catalogue.argument
     app = App(f"The {catalogue.noun}s: list, show, check.")
 
-    @app.command("list", help=f"All bundled {catalogue.noun}s, one per line.", example="")
+    @app.command("list", help=f"List all bundled {catalogue.noun}s, one per line.", example="")
     @flagged
     def listed(json: Json = False) -> None:
         if json:
@@ -105,8 +105,8 @@ def app_of(catalogue: Catalogue) -> App:
             click.echo(f"{key}: {text}")
 
     @app.command(
-        help=f"Check files of {catalogue.noun}s: exit 0 if all are correct, 1 if one contradicts itself, "
-        "2 if one cannot be read.",
+        help=f"Check files of {catalogue.noun}s. The exit status is 0 if all are correct, 1 if a file "
+        "contradicts itself, and 2 if a file cannot be read.",
         example=catalogue.example,
     )
     @flagged

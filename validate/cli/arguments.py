@@ -50,10 +50,11 @@ Minutes = Annotated[
     ),
 ]
 ResultsFolder = Annotated[
-    Path | None, Argument("Folder of all results.", "FOLDER", default=SHOWN_FOLDER, group="Run")
+    Path | None,
+    Argument("Folder in which all results are stored.", "FOLDER", default=SHOWN_FOLDER, group="Run"),
 ]
 Resume = Annotated[bool, Argument("Continue the latest interrupted run of the plan.", group="Run")]
-DryRun = Annotated[bool, Argument("Print the points without timing them.", group="Run")]
+DryRun = Annotated[bool, Argument("Print the points of the plan without timing them.", group="Run")]
 Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", default="stdout", group="Output")]
 Picture = Annotated[
     Path | None, Argument("Output file of a picture (.png, .svg or .pdf).", "FILE", group="Output")
@@ -144,7 +145,7 @@ class DecodingQuestion(Question):
     seed: Annotated[
         int,
         Argument(
-            "Seed of sampling, scripted acceptance, and random or held-out prompts.",
+            "Random seed of sampling, scripted acceptance, and random or held-out prompts.",
             "N",
             read=whole,
             group="Run",

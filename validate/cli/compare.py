@@ -42,7 +42,7 @@ def compare(
         str | None,
         Argument("Calibration for every row.", "NAME|PATH", default="each row's own", group="Engine"),
     ] = None,
-    row: Annotated[str | None, Argument("Show only this row, such as 3c-13.", "ID")] = None,
+    row: Annotated[str | None, Argument("Show only the row with this id, such as 3c-13.", "ID")] = None,
     plot: Picture = None,
     json: Json = False,
     results: ResultsFolder = None,

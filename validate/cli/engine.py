@@ -29,7 +29,7 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
     The fit needs two draft lengths (the baseline counts as one) and two batches or contexts. The fit finds
     the constants that the rows determine. The other constants keep the values of the base calibration; the
     output lists these constants. Each row is also predicted by a fit that leaves this row out; the errors of
-    these predictions set the interval of every answer.
+    these predictions determine the intervals of all answers.
     """
     from perfmodel.validate.harness.micro.write import destination_of
 

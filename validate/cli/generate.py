@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @takes(GenerateQuestion)
 def generate(question: GenerateQuestion) -> None:
-    """Decode with and without speculation; print text, speed and acceptance, predicted and measured."""
+    """Decode with and without speculation; print the text, the acceptance, and the measured and predicted
+    speed.
+    """
     import torch
 
     from perfmodel.validate.cli import generated

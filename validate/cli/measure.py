@@ -61,7 +61,7 @@ def microbench(
     minutes: arg.Minutes = None,
     results: arg.ResultsFolder = None,
 ) -> None:
-    """Time single kernels with the shapes of a plan's models."""
+    """Time individual kernels with the shapes of a plan's models."""
     from perfmodel.validate.harness.micro.jobs import jobs
 
     chosen = for_hardware(plan, hardware, threads, known=False)

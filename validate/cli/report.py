@@ -21,7 +21,7 @@ def report(
     results: arg.ResultsFolder = None,
     check: Annotated[bool, Argument("Fail if the report is out of date.")] = False,
 ) -> int:
-    """Write the report of a machine: every predicted and measured figure."""
+    """Write the report of a machine, with every predicted and measured figure."""
     where = machine_folder(machine, results or RESULTS) / "report.md"
     text = page.text(machine, results or RESULTS, hardware, calibration)
     if check:

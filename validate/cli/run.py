@@ -42,7 +42,7 @@ def run(
     out: Annotated[
         Path | None,
         Argument(
-            "Folder for calibration and device file.",
+            "Folder for the calibration and the device file.",
             "FOLDER",
             "--output",
             default="the machine's",

@@ -338,7 +338,7 @@ class TrafficArguments(CommonOptions):
     num_prompts: Whole = argument(
         "Number of random requests in a simulation.", "N", limits=(1, LONGEST), default=2000
     )
-    seed: Whole = argument("Seed of the random requests.", "N", read=whole, default=0, group="Run")
+    seed: Whole = argument("Random seed of the requests.", "N", read=whole, default=0, group="Run")
     price: arg.Price = argument(default=None)
 
     def check(self) -> None:
