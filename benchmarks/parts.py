@@ -209,11 +209,11 @@ def decoder() -> list[Row]:
         Row(f"the baseline, {where}", p.batch / plain, "tokens/s"),
         Row(f"self-speculation with {p.draft_kv}, gamma {p.gamma}", p.speedup, "x baseline"),
         Row(
-            "share of an iteration in which tokens are accepted and committed",
+            "share of an iteration's time for accepting and committing tokens",
             100 * overhead / iteration,
             "%",
         ),
-        Row("share of an iteration outside the timed phases", 100 * (iteration / phases - 1), "%"),
+        Row("share of an iteration's time outside the timed phases", 100 * (iteration / phases - 1), "%"),
     ]
 
 
