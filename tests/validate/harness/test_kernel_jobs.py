@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from perfmodel.specs import ModelSpec
-from perfmodel.validate.decoder import RandomWeights, Request, build
+from perfmodel.validate.decoder import RandomWeights, RankShard, Request, build
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.micro import kernels, run
 from perfmodel.validate.harness.micro.jobs import Job, jobs, shell_smalls, shell_spec, small_bytes
@@ -208,3 +208,75 @@ def test_a_stretch_is_timed_less_what_lies_between(plan, spacer_s, own_s) -> Non
         "working_set_bytes": 77.0,
     }
     assert simulated.buffers == [0, 1, *(i % 3 for i in range(2 * calls))]
+
+
+def test_a_kernel_that_failed_on_another_rank_is_not_timed(plan) -> None:
+    """Its first call is the only one: the other rank would not join a further collective."""
+    simulated = SimulatedTime()
+    kernel = kernels.Kernel(simulated.work(1e-3), 3, 77.0)
+    maker = SimpleNamespace(plan=plan, make=lambda job: kernel)
+    beside_a_failure = SimpleNamespace(of_all=lambda mine: [mine, False])
+    row = run.time_job(maker, Job("allreduce", {"bytes": 8}), simulated.clock, CPU, beside_a_failure)
+    assert row == {
+        "kind": "allreduce",
+        "at": {"bytes": 8},
+        "status": "failed",
+        "error": "RuntimeError: failed on another rank",
+    }
+    assert simulated.buffers == [0]
+
+
+def test_a_rank_whose_own_kernel_fails_states_its_error(plan) -> None:
+    def make(job: Job) -> kernels.Kernel:
+        raise ValueError("no such shape")
+
+    maker = SimpleNamespace(plan=plan, make=make)
+    both_fail = SimpleNamespace(of_all=lambda mine: [mine, False])
+    row = run.time_job(maker, Job("gemm", {}), SimulatedTime().clock, CPU, both_fail)
+    assert row["error"] == "ValueError: no such shape"
+
+
+@pytest.mark.parametrize(
+    ("call_s", "other_is_short", "buffers"),
+    [(0.2, True, [0, 1, 0, 1]), (0.3, True, [0, 0, 1]), (0.2, False, [0, 0, 1])],
+)
+def test_a_long_kernel_is_warmed_up_once(plan, call_s, other_is_short, buffers) -> None:
+    """Two samples of one call. If the kernel is long on one of the ranks, no rank calls it again."""
+    simulated = SimulatedTime()
+    kernel = kernels.Kernel(simulated.work(call_s), 3, 77.0)
+    maker = SimpleNamespace(plan=plan, make=lambda job: kernel)
+    answers = iter([True, other_is_short, 1])
+    two_ranks = SimpleNamespace(of_all=lambda mine: [mine, next(answers)])
+    row = run.time_job(maker, Job("gemm", {}), simulated.clock, CPU, two_ranks, samples=2)
+    assert row["calls"] == 1
+    assert simulated.buffers == buffers
+
+
+CALLED = {"copy", "read", "allreduce", "loop"}
+REPLAYED = {"gemm", "attention", "add_norm", "rope", "activation", "sampling", "search", "bare"}
+
+
+@pytest.mark.parametrize("graphs", [True, False])
+@pytest.mark.parametrize("kind", sorted(CALLED | REPLAYED | {"shell"}))
+def test_which_kernels_are_replayed_on_a_gpu(tmp_path, monkeypatch, kind, graphs) -> None:
+    """A nearly empty pass is replayed where passes are. Every replay has the same buffers and no spacer."""
+    simulated = SimulatedTime()
+    monkeypatch.setattr(run, "synchronize", lambda device: None)
+    monkeypatch.setattr(run, "captured", lambda series: series)
+    kernel = kernels.Kernel(simulated.work(1e-3), 3, 77.0, spacer=simulated.work(2e-4))
+    maker = SimpleNamespace(plan=planned(tmp_path, protocol={"graphs": graphs}), make=lambda job: kernel)
+    row = run.time_job(maker, Job(kind, {}), simulated.clock, torch.device("cuda"), RankShard(), samples=2)
+    is_replayed = kind in REPLAYED or (kind == "shell" and graphs)
+    assert row["captured"] is is_replayed
+    assert row["samples"]["call_s"] == pytest.approx([1e-3] * 2)
+    series = [0, 1, 2, 0, 0, 1, 2, 0] if is_replayed else [0, 1, 2, 0, 1, 2, 0, 1]
+    assert simulated.buffers == [0, 1, *series]
+
+
+def test_every_sweep_has_keys_of_its_own() -> None:
+    """All jobs of one sweep come before those of the next. The first sweep's keys are those of the jobs."""
+    copy = Job("copy", {"bytes": 8})
+    read = Job("read", {"bytes": 8})
+    keys = [key for key, _ in run.swept([copy, read], 3)]
+    assert keys == [f"{job.key}{sweep}" for sweep in ("", "/1", "/2") for job in (copy, read)]
+    assert [job for _, job in run.swept([copy, read], 2)] == [copy, read, copy, read]

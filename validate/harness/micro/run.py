@@ -1,6 +1,7 @@
 """Times every kernel of a plan and writes a record of the kind ``microbench``."""
 
 import math
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,16 @@ from perfmodel.validate.harness.point_runner import DTYPES
 from perfmodel.validate.harness.session import Row, Rows, RowsToMeasure, failure, run_rows
 from perfmodel.validate.records import MIN_SAMPLES, RESULTS, Plan
 
+Replay = Callable[[], Any]
+"""Replays a CUDA graph."""
 STRETCH_S = 4e-3
 """Duration, in seconds, of a series of calls that is timed together. It makes the clock's own time
 negligible.
 """
 SPACER_STRETCHES = 3
-"""Number of timed series of the spacer alone. The fastest is subtracted."""
+"""Number of timed series of the spacer alone. Other work can only make a series longer, so the fastest is
+subtracted. The number is a choice.
+"""
 LEAST_S = 1e-9
 """Smallest time of a call, in seconds, used if the clock shows 0."""
 MIN_SHARE = 0.01
@@ -29,10 +34,13 @@ MIN_SHARE = 0.01
 have slowed the spacer.
 """
 LONG_S = 0.25
-"""Smallest duration, in seconds, of a call that is not warmed up a second time."""
+"""Smallest duration, in seconds, of a first call after which the kernel is not warmed up again. A series of
+such calls has one call. The value is a choice: it is 60 times `STRETCH_S`.
+"""
 CAPTURED = ("gemm", "attention", *SMALL, "sampling", "search", "bare")
-"""Kinds of kernels that are timed inside a CUDA graph, without the host's launches. A nearly empty pass
-(``shell``) is captured if the plan captures its passes.
+"""Kinds of kernels that are timed inside a CUDA graph, without the host's launches, as a pass replays them. A
+nearly empty pass (``shell``) is captured if the plan captures its passes. Of the other kinds, ``loop`` times
+the host's work too, and ``copy``, ``read`` and ``allreduce`` are called.
 """
 
 
@@ -107,7 +115,7 @@ def time_job(
     trouble = None
     try:
         kernel = maker.make(job)
-        once = _stretch(kernel, 1, clock, device, 0, None)
+        once = _called(kernel, 1, clock, device, 0)
     except Exception as error:  # also of Triton's compiler; other kernels can still be timed
         trouble = failure(error)  # the exception itself would keep the job's tensors
     if not all(shard.of_all(trouble is None)):  # all ranks leave together: none waits for another
@@ -115,9 +123,13 @@ def time_job(
     assert kernel is not None
     try:
         calls = max(shard.of_all(_calls(kernel, once, clock, device, shard)))
-        is_captured = job.kind in CAPTURED or (job.kind == "shell" and maker.plan.protocol.graphs)
-        run = _captured(kernel, calls) if is_captured and device.type == "cuda" else None
-        seconds = [_stretch(kernel, calls, clock, device, sample, run) for sample in range(samples)]
+        replay = _captured(kernel, calls) if _is_captured(maker.plan, job, device) else None
+        seconds = []
+        for sample in range(samples):
+            if replay is None:
+                seconds.append(_called(kernel, calls, clock, device, sample))
+            else:
+                seconds.append(_replayed(kernel, replay, clock, device))
     except Exception as error:
         return {**base, **failure(error)}
     per_call = [value / calls for value in seconds]
@@ -125,10 +137,16 @@ def time_job(
         **base,
         "status": "ok",
         "calls": calls,
-        "captured": run is not None,
+        "captured": replay is not None,
         "working_set_bytes": kernel.working_set_bytes,
         "samples": {"call_s": per_call},
     }
+
+
+def _is_captured(plan: Plan, job: Job, device: torch.device) -> bool:
+    """Whether the calls of a kernel are timed as the replay of a CUDA graph."""
+    wanted = job.kind in CAPTURED or (job.kind == "shell" and plan.protocol.graphs)
+    return wanted and device.type == "cuda"
 
 
 def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shard: RankShard) -> int:
@@ -140,24 +158,16 @@ def _calls(kernel: Kernel, once: float, clock: Clock, device: torch.device, shar
     for ever.
     """
     if all(shard.of_all(once < LONG_S)):
-        once = _stretch(kernel, 1, clock, device, 1, None)
+        once = _called(kernel, 1, clock, device, 1)
     return max(1, min(kernel.max_calls, round(STRETCH_S / max(once, LEAST_S))))
 
 
-def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sample: int, run: Any) -> float:
+def _called(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sample: int) -> float:
     """Seconds of a series of calls, without those of the spacer.
 
     - sample: the number of the series, which determines its first buffer.
-    - run: replays the series as a CUDA graph; None if there is no graph.
     """
-    if kernel.restore is not None:
-        kernel.restore()
-    synchronize(device)
-    clock.mark()
-    if run is not None:
-        run()
-        clock.mark()
-        return clock.laps()[0]
+    _begin(kernel, clock, device)
     for i in range(calls):
         if kernel.spacer is not None:
             kernel.spacer()
@@ -173,6 +183,24 @@ def _stretch(kernel: Kernel, calls: int, clock: Clock, device: torch.device, sam
     return max(both - min(spacers), both * MIN_SHARE)
 
 
-def _captured(kernel: Kernel, calls: int) -> Any:
+def _replayed(kernel: Kernel, replay: Replay, clock: Clock, device: torch.device) -> float:
+    """Seconds of a captured series of calls. A graph contains no spacer, and every replay begins with the
+    first buffer.
+    """
+    _begin(kernel, clock, device)
+    replay()
+    clock.mark()
+    return clock.laps()[0]
+
+
+def _begin(kernel: Kernel, clock: Clock, device: torch.device) -> None:
+    """Restores the kernel's state, waits for the device and marks the beginning of a series."""
+    if kernel.restore is not None:
+        kernel.restore()
+    synchronize(device)
+    clock.mark()
+
+
+def _captured(kernel: Kernel, calls: int) -> Replay:
     """The replay of a series of calls as a CUDA graph."""
     return captured(lambda: [kernel.call(i % kernel.buffers) for i in range(calls)])
