@@ -12,8 +12,8 @@ def memory(record: Record) -> Rows:
     """The errors of KV tokens by engine, with the shipped constants and with constants that were fitted to
     other sources.
     """
-    near = f"share of logs within {percent(NEAR_TOKENS, 0)} %, %"
-    far = f"share of logs within {percent(FAR_TOKENS, 0)} %, %"
+    near = f"logs with an error of at most {percent(NEAR_TOKENS, 0)} %, in %"
+    far = f"logs with an error of at most {percent(FAR_TOKENS, 0)} %, in %"
     yield [
         "KV tokens",
         "logs",
@@ -22,7 +22,7 @@ def memory(record: Record) -> Rows:
         "bias %",
         near,
         far,
-        "error that 90 % of logs do not exceed, %",
+        "error in % that 90 % of logs do not exceed",
     ]
     for engine, logs in record.get("memory", {}).items():
         counts = figures(logs, "rows", "sources")

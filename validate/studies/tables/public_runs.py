@@ -55,7 +55,7 @@ def coverage(record: Record) -> Rows:
     yield [
         *("class", "rows", "sources", "mean error %", "half-width %", "half-width over error"),
         *(f"{IN_INTERVAL} %", "of sources %"),
-        *("rows with those excluded by hand", f"{IN_INTERVAL} with them %"),
+        *("rows, including excluded rows", f"{IN_INTERVAL}, including excluded rows %"),
     ]
     for figure, classes in record["sources"]["coverage"].items():
         for name, covered in classes.items():

@@ -13,7 +13,7 @@ def traffic(record: Record) -> Rows:
     """The table of the short page: the errors by study and by engine. The costs of a request are those of a
     fit without the runs of the same study and draft length.
     """
-    yield ["a served run, its draft length left out", *SERVED_HEAD]
+    yield ["served runs, their draft length left out", *SERVED_HEAD]
     yield from _served(record["traffic"]["length"])
 
 
