@@ -39,8 +39,10 @@ class Argument:
     - group: its heading in ``--help``.
     - fallback: the default as a Python value.
     - listed: the command that lists the possible names, for completion in a shell.
-    - needs: other arguments; at least one of them must be given too.
-    - without: arguments that must not be given too.
+    - needs: other arguments of the same question; at least one of them must be stated too (`Question` says
+      when an argument is stated).
+    - without: arguments that must not be stated too. Several arguments may share one list, so the argument
+      itself and names that the question lacks are skipped.
     - why: the reason for `needs` or `without`, as a clause.
     - most: the largest number of values.
     """

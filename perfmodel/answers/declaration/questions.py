@@ -48,6 +48,9 @@ T = TypeVar("T")
 def question(cls: type[T]) -> type[T]:
     """Turns a class into a frozen dataclass. `Question.read` converts the values that are given for its
     fields.
+
+    The new `__init__` accepts the values as given, reads them, and passes the value of every field by name
+    to the `__init__` of the dataclass. `__post_init__` therefore sees the final values.
     """
     frozen: Any = dataclass(frozen=True)(cls)
     assign = frozen.__init__
@@ -77,6 +80,9 @@ def _arguments(cls: Any) -> dict[str, Argument]:
     classes = [vars(parent).get("__annotations__", {}) for parent in cls.__mro__]
 
     def place(field: Field[Any]) -> int:
+        """The sort key of a field: 0 if it is positional, otherwise the position of its class among the base
+        classes, counted from 1. If several classes declare a field, the most derived one counts.
+        """
         own_class = next(i for i, names in enumerate(classes, 1) if field.name in names)
         return own_class if field.kw_only else 0
 
@@ -125,6 +131,10 @@ _form: Callable[[Any], _Form] = cache(_form_of)
 class Question:
     """Base class of all questions. When a question is made, the values of its fields are read and checked. A
     wrong value raises InputError.
+
+    The steps are `read`, `settled`, the rules `needs` and `without` of each `Argument`, and `check`. For the
+    rules, an argument is stated if its value after `settled` differs from its default. A default that a user
+    gives explicitly is therefore not stated. The rules of an argument apply only if it is stated.
     """
 
     @classmethod
@@ -160,17 +170,13 @@ class Question:
     @in_names
     def __post_init__(self) -> None:
         known = arguments(type(self))
-        stated = [name for name, argument in known.items() if getattr(self, name) != argument.fallback]
-        for name in stated:
-            argument = known[name]
-            if not argument.needs and not argument.without:
-                continue
-            why = f", {argument.why}" if argument.why else ""
-            if argument.needs and {*argument.needs}.isdisjoint(stated):
-                raise InputError(f"{argument.flag}: needs {_either(known, argument.needs)}{why}")
-            if not {*argument.without}.difference([name]).isdisjoint(stated):
-                others = [other for other in argument.without if other in known and other != name]
-                raise InputError(f"{argument.flag}: must be left out with {_either(known, others)}{why}")
+        in_order = [name for name, argument in known.items() if getattr(self, name) != argument.fallback]
+        stated = {*in_order}
+        for name in in_order:
+            if known[name].needs:
+                _check_needs(name, known, stated)
+            if known[name].without:
+                _check_without(name, known, stated)
         self.check()
 
     def check(self) -> None:
@@ -188,6 +194,34 @@ class Question:
     def as_dict(self) -> dict[str, Any]:
         """The values of all arguments by name, with defaults filled in."""
         return {name: getattr(self, name) for name in arguments(type(self))}
+
+
+def _check_needs(name: str, known: dict[str, Argument], stated: set[str]) -> None:
+    """Raises InputError if no argument is stated that the argument `name` needs.
+
+    - known: all arguments of the question.
+    - stated: the arguments whose values differ from their defaults.
+    """
+    argument = known[name]
+    if not stated & {*argument.needs}:
+        raise InputError(f"{argument.flag}: needs {_either(known, argument.needs)}{_reason(argument)}")
+
+
+def _check_without(name: str, known: dict[str, Argument], stated: set[str]) -> None:
+    """Raises InputError if an argument is stated that excludes the argument `name`. The parameters are those
+    of `_check_needs`.
+    """
+    argument = known[name]
+    if stated & {*argument.without} - {name}:
+        others = [other for other in argument.without if other in known and other != name]
+        raise InputError(
+            f"{argument.flag}: must be left out with {_either(known, others)}{_reason(argument)}"
+        )
+
+
+def _reason(argument: Argument) -> str:
+    """The reason for the rules of an argument, as the end of a message."""
+    return f", {argument.why}" if argument.why else ""
 
 
 def _either(known: dict[str, Argument], names: Sequence[str]) -> str:
