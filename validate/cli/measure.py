@@ -84,7 +84,7 @@ def finish(
     ],
 ) -> None:
     """Write a record with the finished rows of an interrupted run."""
-    from perfmodel.validate.harness.session import finish_journal
+    from perfmodel.validate.harness.run_journal import finish_journal
 
     record = read_record(finish_journal(journal))
     click.echo(f"record: {record.path}, {len(record.data.points)} rows")

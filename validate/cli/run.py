@@ -81,7 +81,7 @@ def run(
 
 def _begun(folder: Path, name: str) -> bool:
     """Whether an interrupted run of this name can be continued."""
-    from perfmodel.validate.harness.session import unfinished
+    from perfmodel.validate.harness.run_journal import unfinished
 
     return bool(unfinished(folder, name))
 

@@ -4,7 +4,6 @@ every missing row.
 
 import datetime
 import os
-import re
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -17,13 +16,13 @@ from typing import Any, Literal
 import torch
 
 from perfmodel.errors import InputError
-from perfmodel.reading import is_file
 from perfmodel.validate.decoder import RankShard, joined
 from perfmodel.validate.harness import environment, gpu_clocks
 from perfmodel.validate.harness.clock import clock_for, is_usable, overhead_s
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
-from perfmodel.validate.records import SCHEMA_VERSION, Plan, commit, machine_folder
+from perfmodel.validate.harness.run_journal import open_journal
+from perfmodel.validate.records import Plan, commit, machine_folder
 
 Row = dict[str, Any]
 Rows = list[tuple[str, Callable[[], Row]]]
@@ -31,8 +30,6 @@ Rows = list[tuple[str, Callable[[], Row]]]
 OUT_OF_MEMORY = (torch.OutOfMemoryError, MemoryError)
 DOES_NOT_FIT = "must fit"
 """Words in the errors of the decoder's `check_fits`, which refuses to allocate too much memory."""
-SAME_HEADER = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
-"""Header fields that must be equal in all sessions of one run."""
 
 
 class SpoiltDevice(Exception):
@@ -64,23 +61,42 @@ class RowsToMeasure:
 def run_rows(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
     """Measures the missing rows of the record and writes it; None on ranks other than 0.
 
-    After Ctrl-C, the journal has every finished row, and `resume` continues it. On one GPU, a child process
-    measures, so this process uses none of the GPU's memory. If a failed row makes the device unusable for the
-    child, a new child continues.
+    After Ctrl-C, the journal has every finished row, and `resume` continues it. Raises InputError if a failed
+    row makes the device of one of several ranks unusable, and SpoiltDevice in a child process, whose parent
+    then starts a new child.
+
+    On one GPU, a child process measures, so this process uses none of the GPU's memory. On a CPU, this
+    process measures, and a child continues if a failed row makes the CPU unusable for this process.
 
     - deadline: a value of `time.monotonic`; see `in_time`.
     """
-    if wanted.plan.device == "cpu" or wanted.plan.tensor_parallel > 1 or parent_process() is not None:
-        try:
+    if wanted.plan.tensor_parallel > 1:
+        return _one_of_several_ranks(wanted, resume, deadline)
+    if parent_process() is not None:
+        return _one_process(wanted, resume, deadline)
+    if wanted.plan.device == "cpu":
+        with suppress(SpoiltDevice):
             return _one_process(wanted, resume, deadline)
-        except SpoiltDevice:
-            if wanted.plan.tensor_parallel > 1:
-                raise InputError(
-                    "a failed row left the device unusable; finished rows are kept for --resume"
-                ) from None
-            if parent_process() is not None:
-                raise
         resume = True
+    return _in_children(wanted, resume, deadline)
+
+
+def _one_of_several_ranks(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
+    """Measures the missing rows in this process, which is one rank. Raises InputError for an unusable device,
+    because a new process could not join the other ranks.
+    """
+    try:
+        return _one_process(wanted, resume, deadline)
+    except SpoiltDevice:
+        raise InputError(
+            "a failed row left the device unusable; finished rows are kept for --resume"
+        ) from None
+
+
+def _in_children(wanted: RowsToMeasure, resume: bool, deadline: float) -> Path | None:
+    """Measures the missing rows in a child process. After a row that makes the device unusable, a new child
+    continues. The loop ends, because this row is then in the journal: every child leaves fewer missing rows.
+    """
     while True:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh, suppress(SpoiltDevice):
             return fresh.submit(wanted.again, resume=resume, deadline=deadline).result()
@@ -167,67 +183,3 @@ def failure(error: BaseException) -> Row:
     text = " ".join(str(error).split())[:300]
     memory = isinstance(error, OUT_OF_MEMORY) or DOES_NOT_FIT in text
     return {"status": "out_of_memory" if memory else "failed", "error": f"{type(error).__name__}: {text}"}
-
-
-def open_journal(folder: Path, name: str, header: dict[str, Any], resume: bool) -> Journal:
-    """Begins the journal ``<UTC>-<commit8>-<name>``, or continues the latest unfinished run of this name.
-    Raises InputError.
-    """
-    if not resume:
-        now = datetime.datetime.now(datetime.UTC)
-        stem = f"{now:%Y%m%dT%H%M%SZ}-{header['commit'][:8]}-{name}"
-        return Journal.begin(folder / f"{stem}.journal", {"schema_version": SCHEMA_VERSION, **header})
-    journals = unfinished(folder, name)
-    if not journals:
-        raise InputError(f"--resume: no unfinished run of {name} in {folder.name}; run without --resume")
-    journal = Journal.resume(journals[-1])
-    try:
-        check_same(journal.header, header)
-    except InputError:
-        journal.close()
-        raise
-    return journal
-
-
-def finish_journal(path: Path) -> Path:
-    """Makes a record from the finished rows of an interrupted run. Raises InputError for a journal without
-    rows.
-    """
-    if path.suffix != ".journal" or not is_file(path):
-        raise InputError(f"{path}: must be a .journal file that an interrupted run left behind")
-    with Journal.resume(path) as journal:
-        if journal.row_texts:
-            return journal.finish()
-    raise InputError(
-        f"{path}: must hold a finished row; the run was interrupted before its first: delete the file"
-    )
-
-
-def unfinished(folder: Path, name: str) -> list[Path]:
-    """The journals of interrupted runs with this name, beginning with the oldest."""
-    stem = re.compile(rf"\d+T\d+Z-([0-9a-f]{{8}}|unknown)-{name}")
-    return sorted(path for path in folder.glob("*.journal") if stem.fullmatch(path.stem))
-
-
-def check_same(before: Row, now: Row) -> None:
-    """Raises InputError if two headers have different plans, commits or machines, which must not be mixed in
-    one record.
-    """
-    old = _identity(before)
-    new = _identity(now)
-    for key in old | new:
-        old_value = old.get(key)
-        new_value = new.get(key)
-        if old_value != new_value:
-            raise InputError(
-                f"--resume: {key} must equal that of the interrupted run ({str(old_value)[:12]}), "
-                f"given {str(new_value)[:12]}: start a new run"
-            )
-
-
-def _identity(header: Row) -> Row:
-    """Everything in a header that must be equal in all sessions of a run."""
-    identity = {key: header.get(key) for key in SAME_HEADER}
-    for key, value in environment.without_drift(header.get("environment")).items():
-        identity[f"{key} of the machine"] = value
-    return identity

@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.harness.session import open_journal
+from perfmodel.validate.harness.run_journal import open_journal
 from perfmodel.validate.records import machine_folder
 from tests.refusals import refused
 
@@ -127,6 +127,8 @@ def test_a_place_that_cannot_be_written_to(tmp_path, folder) -> None:
 
 GPU = {"kind": "cuda", "power.limit": "700 W", "clocks": {"clocks.sm": "1980 MHz"}, "temperature_c": "31"}
 HERE = {"threads": 2, "device": GPU}
+SAME_FIELDS = ("kind", "plan_sha256", "commit", "dirty", "source_sha256", "hardware", "calibration", "kinds")
+"""Fields of a header that are equal in all sessions of a run."""
 
 
 def test_a_run_goes_on_where_clocks_and_temperature_have_drifted(tmp_path) -> None:
@@ -139,6 +141,7 @@ def test_a_run_goes_on_where_clocks_and_temperature_have_drifted(tmp_path) -> No
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
+        *(({field: "other"}, f"{field} must equal that of the interrupted run") for field in SAME_FIELDS),
         (
             {"commit": "9" * 10},
             r"commit must equal that of the interrupted run \(0123456789\), given 9999999999: start",

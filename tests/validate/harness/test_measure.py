@@ -4,7 +4,9 @@ asserted.
 
 import json
 import math
+import multiprocessing
 import socket
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -13,11 +15,13 @@ import torch
 
 from perfmodel.cli import run
 from perfmodel.validate.decoder import RankShard
+from perfmodel.validate.harness import session
 from perfmodel.validate.harness.clock import Clock
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.measure import PointMeasurer, run_plan
-from perfmodel.validate.harness.session import Rows, RowsToMeasure, run_rows
-from perfmodel.validate.records import SCHEMA_VERSION, Record, read_record, records
+from perfmodel.validate.harness.session import Rows, RowsToMeasure, SpoiltDevice, run_rows
+from perfmodel.validate.records import SCHEMA_VERSION, Plan, Record, read_record, records
+from tests.refusals import refused
 from tests.validate import ranks
 from tests.validate.tiny_plan import BLOCK, measure_command, measured, planned, write_plan
 
@@ -86,40 +90,76 @@ def test_what_a_kernel_compiler_refuses_is_a_row(tmp_path) -> None:
     (first, mode), second, third, _ = plan.runs()
     works = measurer.clock
     measurer.clock = Clock(refuse)
-    refused = measurer.row(first, mode)
+    failed = measurer.row(first, mode)
     measurer.clock = works
-    assert refused["status"] == "failed"
-    assert refused["error"] == "CompilerError: out of shared memory"
-    assert measurer.row(*second)["error"] == refused["error"]
+    assert failed["status"] == "failed"
+    assert failed["error"] == "CompilerError: out of shared memory"
+    assert measurer.row(*second)["error"] == failed["error"]
     assert measurer.row(*third)["status"] == "ok"
+
+
+ERROR = "RuntimeError: operation failed due to a previous error during capture"
+
+
+def spoiling(plan: Plan, results: Path) -> RowsToMeasure:
+    """The rows of a plan, of which each fails and makes the device unusable; a further process measures
+    them as usual.
+    """
+
+    def rows(device: torch.device, shard: RankShard) -> Rows:
+        keys = [f"{point.name}/{mode}" for point, mode in plan.runs()]
+        point, mode = plan.runs()[0]
+        row = {**point.as_mapping(exclude_none=True), "mode": mode, "status": "failed", "error": ERROR}
+        return [(key, lambda: row) for key in keys]
+
+    return RowsToMeasure(
+        plan,
+        "measure",
+        "t-1",
+        results,
+        {"protocol": {**plan.protocol.as_mapping(), **PROTOCOL}},
+        rows,
+        again=partial(run_plan, plan, "t-1", results=results),
+        usable=lambda device: False,
+    )
 
 
 def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path) -> None:
     """As a failed graph capture does; the row stays in the record, and the others have times."""
-    plan = planned(tmp_path)
-    error = "RuntimeError: operation failed due to a previous error during capture"
-
-    def spoiling_rows(device: torch.device, shard: RankShard) -> Rows:
-        keys = [f"{point.name}/{mode}" for point, mode in plan.runs()]
-        point, mode = plan.runs()[0]
-        row = {**point.as_mapping(exclude_none=True), "mode": mode, "status": "failed", "error": error}
-        return [(key, lambda: row) for key in keys]
-
-    wanted = RowsToMeasure(
-        plan,
-        "measure",
-        "t-1",
-        tmp_path,
-        {"protocol": {**plan.protocol.as_mapping(), **PROTOCOL}},
-        spoiling_rows,
-        again=partial(run_plan, plan, "t-1", results=tmp_path),
-        usable=lambda device: False,
-    )
-    path = run_rows(wanted, resume=False, deadline=math.inf)
+    path = run_rows(spoiling(planned(tmp_path), tmp_path), resume=False, deadline=math.inf)
     assert path is not None
     rows = read_record(path).rows
     assert [row.status for row in rows] == ["failed", "ok", "ok", "ok"]
-    assert rows[0].error == error
+    assert rows[0].error == ERROR
+
+
+def kept_rows(results: Path) -> int:
+    """Finished rows in the journal of the interrupted run."""
+    (path,) = results.glob("t-1/*.journal")
+    with Journal.resume(path) as journal:
+        return len(journal.keys())
+
+
+def test_a_child_leaves_a_spoilt_device_to_its_parent(tmp_path, monkeypatch) -> None:
+    """With the failed row in the journal, so the next child has one row fewer to measure."""
+    monkeypatch.setattr(session, "parent_process", multiprocessing.current_process)
+    wanted = spoiling(planned(tmp_path), tmp_path)
+    for number in range(4):
+        with pytest.raises(SpoiltDevice):
+            run_rows(wanted, resume=number > 0, deadline=math.inf)
+        assert kept_rows(tmp_path) == number + 1
+    path = run_rows(wanted, resume=True, deadline=math.inf)
+    assert path is not None
+    assert [row.status for row in read_record(path).rows] == ["failed"] * 4
+
+
+def test_a_spoilt_device_ends_a_run_of_several_ranks(tmp_path, monkeypatch) -> None:
+    """No process could take this rank's place; the journal keeps the finished row."""
+    monkeypatch.setattr(session, "joined", lambda *ranks: nullcontext(RankShard()))
+    wanted = spoiling(planned(tmp_path, tensor_parallel=2), tmp_path)
+    words = "a failed row left the device unusable; finished rows are kept for --resume"
+    refused(words, run_rows, wanted, False, math.inf)
+    assert kept_rows(tmp_path) == 1
 
 
 def test_out_of_memory_is_a_row(tmp_path) -> None:
