@@ -100,6 +100,8 @@ class Acceptance(Immutable):
     - bins: see `AcceptanceRow`.
     - measured_context: the longest context in tokens at which the acceptance was measured. It is None if this
       is unknown, or if the acceptance applies at every context.
+    - head: the Hugging Face id of the head for which the acceptance was published. It is None for an
+      acceptance from another source, and for a draft without a named head.
     """
 
     source: str
@@ -111,6 +113,7 @@ class Acceptance(Immutable):
     measured_to: int | None = None
     decay: float = 1.0
     measured_context: float | None = None
+    head: str | None = None
 
     @classmethod
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":

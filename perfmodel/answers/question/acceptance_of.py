@@ -13,8 +13,8 @@ from perfmodel.errors import InputError
 from perfmodel.reading import exists
 from perfmodel.specs.acceptance.acceptance_library import (
     LEAST_KNOWN,
-    SHORT,
     SHORT_TOKENS,
+    LibraryEntry,
     acceptance_library,
     head_kind,
 )
@@ -34,6 +34,9 @@ from perfmodel.speculation import Acceptance
 MOST_DOUBLINGS = 2.0
 """The acceptance at the longest measured context is also used at longer contexts, up to this many doublings.
 The interval is then wider.
+
+The runs from which `CONTEXT_DRIFT` was computed span 2.5 doublings (1.4K to 7.8K tokens), so the width of the
+interval rests on measurements up to here.
 """
 
 
@@ -115,20 +118,40 @@ def published_acceptance(
     entry = acceptance_library().find(short_name(model), library_word(draft), task, head)
     if entry is None:
         return None
-    unknown = head is not None and head_kind(head) is not None and entry.head.lower() != head.lower()
-    unsaid = " (--task selects other text)" if task is None else ""
-    drafted, tokens = zip(*entry.tokens.items(), strict=True)
-    smoothed = ", smoothed so that later positions gain less" if _noisy(drafted, tokens) else ""
+    lengths = entry.tokens
     decay = acceptance_library().typical.decay(library_word(draft))
-    if drafted[-1] < LEAST_KNOWN:
-        smoothed += f"; each position beyond {drafted[-1]} at {decay:.2f} of the one before, as is usual"
-    instead = f"; none is published for {head}" if unknown else ""
-    source = f"{entry.source}{unsaid}{smoothed}{instead}"
-    longest = SHORT_TOKENS if SHORT in entry.source else None
-    beyond = 0.0 if longest is None else max(math.log2(context / longest), 0.0)
-    spread = math.hypot(entry.spread, context_spread(beyond))
-    acceptance = Acceptance.from_lengths(drafted, tokens, source, entry.survival, spread, decay)
-    return acceptance.replace(measured_at=tuple(map(float, entry.printed)), measured_context=longest)
+    source = entry.source + _remarks(entry, lengths, decay, task, head)
+    doublings = max(math.log2(context / SHORT_TOKENS), 0.0)
+    spread = math.hypot(entry.spread, context_spread(doublings))
+    acceptance = Acceptance.from_lengths(
+        tuple(lengths), tuple(lengths.values()), source, entry.survival, spread, decay
+    )
+    return acceptance.replace(
+        measured_at=tuple(map(float, entry.printed)),
+        measured_context=SHORT_TOKENS,
+        head=entry.head or None,
+    )
+
+
+def _remarks(
+    entry: LibraryEntry, lengths: dict[int, float], decay: float, task: str | None, head: str | None
+) -> str:
+    """What an answer says after the source of a published acceptance: how the question may select other
+    text, how the published values were changed, and whether they are of another head.
+
+    - lengths: tokens per iteration by draft length, in rising order (`LibraryEntry.tokens`).
+    - decay: the acceptance of each position beyond the longest length, divided by that of the one before.
+    - task, head: those of the question.
+    """
+    said = "" if task is not None else " (--task selects other text)"
+    if _noisy(tuple(lengths), tuple(lengths.values())):
+        said += ", smoothed so that later positions gain less"
+    longest = max(lengths)
+    if longest < LEAST_KNOWN:
+        said += f"; each position beyond {longest} at {decay:.2f} of the one before, as is usual"
+    if head is not None and head_kind(head) is not None and entry.head.lower() != head.lower():
+        said += f"; none is published for {head}"
+    return said
 
 
 def acceptance_by_context(
@@ -153,12 +176,12 @@ def acceptance_by_context(
 
 
 def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | None:
-    """The Hugging Face id of the head for which an acceptance was published. The result is None for an
-    acceptance from another source.
+    """The Hugging Face id of the head for which an acceptance was published for exactly this target. The
+    result is None for an acceptance from another source, or of another release of the target.
     """
     subject = (short_name(model), library_word(draft))
     heads = [row.head for row in acceptance_library().rows if (row.target, row.draft) == subject]
-    return next((head for head in heads if head and acceptance.source.startswith(f"{head}, ")), None)
+    return acceptance.head if acceptance.head in heads else None
 
 
 def library_word(draft: Draft) -> str:

@@ -24,10 +24,8 @@ USUAL = (DEFAULT_TASK, OTHER_TASK)
 """Tasks that are looked up if a question names none, in this order."""
 LEAST_KNOWN = 3
 """If acceptance was published only for shorter drafts, it is extrapolated to this draft length."""
-SHORT = "at short contexts"
-"""The words in a source that mark short prompts."""
 SHORT_TOKENS = 4096.0
-"""The longest context, in tokens, at which the results of such a source are assumed to hold."""
+"""The longest context, in tokens, at which the results of the library are assumed to hold."""
 
 
 class LibraryEntry(Immutable):
@@ -89,7 +87,7 @@ class LibraryEntry(Immutable):
         if self.longer is not None:
             text = f"{self.longer.target}, {self.longer.task} text: {self.longer.source}"
             beyond = f"; beyond {max(self.printed)} drafted as {text}"
-        return f"{head}{' and '.join(texts)} text {SHORT}: {'; '.join(places)}{beyond}"
+        return f"{head}{' and '.join(texts)} text at short contexts: {'; '.join(places)}{beyond}"
 
 
 class AcceptanceLibrary:

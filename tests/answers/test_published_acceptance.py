@@ -1,0 +1,44 @@
+"""What an acceptance from the library of published results says about its context, its head and its text."""
+
+import math
+
+import pytest
+
+from perfmodel.answers.question import Query, published_head, resolve_costs
+from perfmodel.answers.question.acceptance_of import published_acceptance
+from perfmodel.specs import acceptance_library
+from perfmodel.specs.acceptance.acceptance_library import SHORT_TOKENS
+from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT
+from perfmodel.speculation import Acceptance
+
+TARGET = "gpt-oss-20b"
+HEAD = "RedHatAI/gpt-oss-20b-speculator.eagle3"
+
+
+@pytest.fixture(scope="module")
+def eagle3():
+    return resolve_costs(Query(TARGET, "h100", 1, 4096, draft="eagle3")).draft
+
+
+@pytest.mark.parametrize(("context", "doublings"), [(1, 0), (4096, 0), (8192, 1), (65_536, 4)])
+def test_the_interval_widens_beyond_short_contexts(eagle3, context, doublings) -> None:
+    found = published_acceptance(TARGET, eagle3, context)
+    printed = acceptance_library().find(TARGET, "eagle3").spread
+    assert found.measured_context == SHORT_TOKENS == 4096
+    assert found.spread == pytest.approx(math.hypot(printed, CONTEXT_DRIFT * math.sqrt(doublings)))
+    assert " text at short contexts: " in found.source
+
+
+def test_the_head_is_that_of_the_publication_and_not_of_its_words(eagle3) -> None:
+    found = published_acceptance(TARGET, eagle3, 4096)
+    assert found.head == HEAD
+    assert published_head(TARGET, eagle3, found) == HEAD
+    assert published_head(TARGET, eagle3, found.extended(99, 0.5)) == HEAD
+    assert published_head("qwen3-8b", eagle3, found) is None
+    assert published_head(TARGET, eagle3, Acceptance.from_alpha(0.5, f"{HEAD}, my own counters")) is None
+
+
+def test_a_source_says_how_its_text_was_selected(eagle3) -> None:
+    selects = "(--task selects other text)"
+    assert selects in published_acceptance(TARGET, eagle3, 4096).source
+    assert selects not in published_acceptance(TARGET, eagle3, 4096, "chat").source
