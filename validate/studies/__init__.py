@@ -6,8 +6,8 @@ this order:
 
 - The costs of serving engines outside their kernels, ``validate calibrate engines``: `parameters` (the fitted
   constants and their expected values), `steps` and `iterations` (the data), `robust` (the fit), `held_out`
-  (fits without some rows, and the intervals that follow), `engines` (runs all of these), `engines_file` (the
-  result).
+  (fits without some rows), `held_out_errors` and `held_out_intervals` (the intervals that follow), `engines`
+  (runs all of these), `engines_file` (the result).
 - Public runs, each predicted without its own source, ``validate calibrate sources``: `public_runs` (the
   data), `public_answers` (the predictions), `refit` and `left_out` (the fits), `widths` (the intervals),
   `sources` (runs all of these), `sources_file` (the result).

@@ -10,7 +10,7 @@ import numpy as np
 from perfmodel.specs import Scatter
 from perfmodel.speculation import alpha_from_tokens_per_iteration, tokens_per_iteration
 from perfmodel.validate.solving import significant
-from perfmodel.validate.studies.held_out import quantile
+from perfmodel.validate.studies.held_out_errors import quantile
 from perfmodel.validate.studies.published_engines import engine_speculation, served
 
 

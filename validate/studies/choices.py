@@ -16,7 +16,7 @@ from perfmodel.errors import InputError
 from perfmodel.specs import COVERAGE, files
 from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.studies import held_out, llamacpp_constants, llamacpp_passes, refit, widths
+from perfmodel.validate.studies import held_out_errors, llamacpp_constants, llamacpp_passes, refit, widths
 from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.measured_steps import FREE
 from perfmodel.validate.studies.public_runs import public_runs
@@ -42,7 +42,7 @@ def _choices() -> dict[str, Any]:
     }
     of_llamacpp = {"row": asdict(llamacpp_passes.SPREAD), "pass": asdict(llamacpp_passes.SPREAD_ALONE)}
     of_widths = {
-        "other_classes": held_out.BORROWED,
+        "other_classes": held_out_errors.BORROWED,
         "other_devices": widths.OTHER_DEVICES,
         "least_extra": LEAST_EXTRA,
         "up_to_each_end_of_speedups": widths.ONE_SIDE,

@@ -12,20 +12,16 @@ from perfmodel.validate.studies.decisions import count_sides
 from perfmodel.validate.studies.engines import (
     RATIO_FOLDS,
     STEP_FOLDS,
+    TOO_FEW_GROUPS,
     HeldOutReplay,
     RatioFold,
     recorded,
     replayed_as_recorded,
     step_errors,
 )
-from perfmodel.validate.studies.held_out import (
-    TOO_FEW_GROUPS,
-    HeldOutErrors,
-    covered,
-    name_of,
-    of_groups,
-    rows_of,
-)
+from perfmodel.validate.studies.held_out import name_of, rows_of
+from perfmodel.validate.studies.held_out_errors import HeldOutErrors, of_groups
+from perfmodel.validate.studies.held_out_intervals import covered
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.robust import Array
 

@@ -22,14 +22,8 @@ from perfmodel.validate.solving import Estimate, Values, shortened
 from perfmodel.validate.studies.acceptance_errors import acceptance_error
 from perfmodel.validate.studies.engine_versions import version_of
 from perfmodel.validate.studies.engines_file import PATH as CONSTANTS, Stated, render
-from perfmodel.validate.studies.held_out import (
-    BORROWED,
-    TOO_FEW_GROUPS,
-    HeldOutErrors,
-    refits,
-    replay,
-    rows_of,
-)
+from perfmodel.validate.studies.held_out import refits, replay, rows_of
+from perfmodel.validate.studies.held_out_errors import BORROWED, HeldOutErrors
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, alike
@@ -42,6 +36,11 @@ LONG_CONTEXT = 1024.0
 """Context, in tokens, above which a row has a long context."""
 WIDE = 256.0
 """Number of verified tokens above which a verification is wide."""
+TOO_FEW_GROUPS = 2
+"""Number of groups up to which no interval is stated. Two groups leave one degree of freedom, so an interval
+would be 4.7 times as wide as the errors (`HeldOutErrors.scatter`). Its coverage could not be measured either,
+because one group remains if the other one is left out.
+"""
 RatioFold = Literal["seen", "version", "model", "draft", "context", "width", "transferred"]
 Folds = dict[str, Mapping[Any, Mapping[str, Mapping[str, float]]]]
 """``step_folds`` or ``ratio_folds`` -> kind of fold -> name of a fold -> the constants that were fitted

@@ -22,7 +22,7 @@ from perfmodel.specs.calibrations.fit_errors import StepKind, step_kind
 from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import grouped, shortened
-from perfmodel.validate.studies.held_out import quantile
+from perfmodel.validate.studies.held_out_errors import quantile
 from perfmodel.validate.studies.llamacpp_constants import DeviceConstants
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses, MeasuredPass
 from perfmodel.validate.studies.public_runs import PublicRun

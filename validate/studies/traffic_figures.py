@@ -10,7 +10,7 @@ from perfmodel.specs import Scatter, Z
 from perfmodel.validate.accuracy.partitions import VerdictCount
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.held_out import HeldOutErrors
+from perfmodel.validate.studies.held_out_errors import HeldOutErrors
 from perfmodel.validate.studies.measured_gaps import SERVER
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import source_of

@@ -35,7 +35,7 @@ from perfmodel.speculation.evidence import step_class
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.answered_runs import spelled_kind, step_query
 from perfmodel.validate.studies.engines import HeldOutReplay
-from perfmodel.validate.studies.held_out import BORROWED, HeldOutErrors, quantile
+from perfmodel.validate.studies.held_out_errors import BORROWED, HeldOutErrors, quantile
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.published_engines import alike

@@ -19,7 +19,8 @@ from perfmodel.validate.studies.acceptance_errors import acceptance_error, carri
 from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
 from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
-from perfmodel.validate.studies.held_out import HeldOutErrors, rows_of
+from perfmodel.validate.studies.held_out import rows_of
+from perfmodel.validate.studies.held_out_errors import HeldOutErrors
 
 
 def test_an_acceptance_that_is_constant_is_carried_without_error() -> None:

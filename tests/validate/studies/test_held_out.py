@@ -10,15 +10,9 @@ import pytest
 from scipy.stats import norm, t
 
 from perfmodel.validate.engine.fit import small_sample
-from perfmodel.validate.studies.held_out import (
-    HeldOutErrors,
-    covered,
-    is_own,
-    name_of,
-    quantile,
-    replay,
-    rows_of,
-)
+from perfmodel.validate.studies.held_out import is_own, name_of, replay, rows_of
+from perfmodel.validate.studies.held_out_errors import HeldOutErrors, quantile
+from perfmodel.validate.studies.held_out_intervals import covered
 from perfmodel.validate.studies.published_engines import engine_decode
 
 

@@ -18,7 +18,7 @@ from perfmodel.specs.engines.source_errors import source_errors
 from perfmodel.specs.published import read_published
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.answered_runs import Answered, answers
-from perfmodel.validate.studies.held_out import quantile
+from perfmodel.validate.studies.held_out_errors import quantile
 from perfmodel.validate.studies.llamacpp import ERRORS_PATH, LeftOut, refitted_files, scatter
 from perfmodel.validate.studies.llamacpp_constants import TERMS, DeviceConstants
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
