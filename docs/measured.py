@@ -89,16 +89,16 @@ def h200_figures() -> str:
             f"{sum(map(abs, before)) / len(before):.1%} ({len(before)} speedups)"
         ),
         "rate of a copy of 1 GiB (bytes read and written)": f"{rate / 1e12:.2f} TB/s",
-        "baseline step, 24 x 16K: measured time / lower bound by the data sheet": (
+        "baseline step, 24 x 16K: measured time / lower bound from the data sheet": (
             f"{step.measured / lower_step:.2f}"
         ),
-        "the same step: measured time / lower bound by the rate of the copy": (
+        "the same step: measured time / lower bound from the rate of the copy": (
             f"{step.measured / lower_step * rate / sheet:.2f}"
         ),
-        "draft step, batch 32, streamingllm:512: measured time / lower bound by the data sheet": (
+        "draft step, batch 32, streamingllm:512: measured time / lower bound from the data sheet": (
             f"{draft.measured / lower_draft:.2f}"
         ),
-        "the same draft step: measured time / lower bound by the rate of the copy": (
+        "the same draft step: measured time / lower bound from the rate of the copy": (
             f"{draft.measured / lower_draft * rate / sheet:.2f}"
         ),
         "median time of an iteration outside its passes, without Quest": (
@@ -124,7 +124,7 @@ def h200_draft_step() -> str:
     ).draft_step
     terms = {LIMITERS[name]: seconds for name, seconds in step.terms_s.items() if seconds}
     rows = [
-        ["lower bound by the data sheet", step.lower_s],
+        ["lower bound from the data sheet", step.lower_s],
         *([f"predicted: {name}", seconds] for name, seconds in terms.items()),
         ["predicted", step.predicted_s],
         ["measured", measured],

@@ -89,7 +89,7 @@ def _verbs(name: str, verbs: dict[str, Any], known: list[Flag], named: Sequence[
         also = ", ".join(f"`{_long(flag)}`" for flag, cells in _flags(command) if (flag, cells) in named)
         said = f"`perfmodel {' '.join((name, verb, *arguments))}`: {_paragraphs(command.help)}"
         if also:
-            yield f"{said} `{verb}` also accepts these flags of the table above: {also}.\n"
+            yield f"{said} `{verb}` also accepts these flags from the table above: {also}.\n"
         else:
             yield f"{said}\n"
         if own := _own(command, known):

@@ -145,7 +145,7 @@ class DecodingQuestion(Question):
     seed: Annotated[
         int,
         Argument(
-            "Random seed of sampling, scripted acceptance, and random or held-out prompts.",
+            "Random seed for sampling, for scripted acceptance, and for random or held-out prompts.",
             "N",
             read=whole,
             group="Run",

@@ -69,8 +69,8 @@ class Protocol(Frozen):
     within: Annotated[
         Annotated[float, Meta(gt=0.0, lt=1.0)] | None,
         Meta(
-            description="take `end_to_end` samples until the 90 % half-width of the speedup is below this "
-            "share"
+            description="take `end_to_end` samples until the half-width of the 90 % interval is below this "
+            "share of the speedup"
         ),
     ] = None
     seconds: Annotated[

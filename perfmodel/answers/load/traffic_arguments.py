@@ -64,8 +64,8 @@ class TrafficArguments(CommonOptions):
         default=None,
     )
     request_rate: MaybeReals = argument(
-        "Total request rate of all clients, in requests per second (open loop); 1..20 and 0.5..4+0.5 are "
-        "ranges.",
+        "Total request rate of all clients, in requests per second (open loop). Ranges are allowed: 1..20, "
+        "or 0.5..4+0.5 (steps of 0.5).",
         "RATES",
         read=several(parse_rates),
         limits=RATES,

@@ -9,7 +9,7 @@ FIGURE_HEADINGS = {"step": "step", "ratio": "iteration over step", "speedup": "s
 OF_STEPS = ("device", "model", "new", "data")
 """Beginnings of the names of groups that are shown only for steps."""
 CLASS_HEADINGS = {
-    "step own": "step, kernels or steps of the device itself",
+    "step own": "step, device with measured kernels or steps",
     "step borrowed": "step, kernels of another device",
     "step llamacpp": "step, llama.cpp",
     "step other_engine": "step, constants of another engine",
