@@ -34,6 +34,7 @@ class FusedSelection(Selection):
         q: Tensor,
         k: Tensor,
         v: Tensor,
+        *,
         bounds: tuple[Tensor, Tensor],
         page: int,
         lengths: Tensor,
@@ -43,7 +44,18 @@ class FusedSelection(Selection):
         sees: Tensor | None,
     ) -> Tensor:
         if not self.fused.takes(q, new_k, SELECTED_ROWS):
-            return super().over_pages(q, k, v, bounds, page, lengths, chosen, new_k, new_v, sees)
+            return super().over_pages(
+                q,
+                k,
+                v,
+                bounds=bounds,
+                page=page,
+                lengths=lengths,
+                chosen=chosen,
+                new_k=new_k,
+                new_v=new_v,
+                sees=sees,
+            )
         rows = fold(q, k.shape[1]).contiguous()
         low, high = bounds
         pages = low.shape[2]
@@ -66,13 +78,14 @@ class FusedSelection(Selection):
             num_warps=SCORE_WARPS,
         )
         index = self.search(score.view(batch, heads, pages), chosen.bound // page).flatten(0, 1)
-        return self.fused.by_index(q, k, v, index, page, chosen, new_k, new_v, sees)
+        return self.fused.by_index(q, k, v, index, page, span=chosen, new_k=new_k, new_v=new_v, sees=sees)
 
     def over_tokens(
         self,
         q: Tensor,
         k: Tensor,
         v: Tensor,
+        *,
         lengths: Tensor,
         chosen: CacheSpan,
         new_k: Tensor,
@@ -80,7 +93,9 @@ class FusedSelection(Selection):
         sees: Tensor | None,
     ) -> Tensor:
         if not self.fused.takes(q, new_k, SELECTED_ROWS):
-            return super().over_tokens(q, k, v, lengths, chosen, new_k, new_v, sees)
+            return super().over_tokens(
+                q, k, v, lengths=lengths, chosen=chosen, new_k=new_k, new_v=new_v, sees=sees
+            )
         rows = fold(q, k.shape[1]).contiguous()
         tokens = k.shape[2]
         batch, heads, count, d = rows.shape
@@ -106,7 +121,7 @@ class FusedSelection(Selection):
         )
         votes = torch.empty(batch * heads, tokens, dtype=torch.float32, device=q.device)
         index = self._best(votes, chosen.bound, lengths, (heads, count), (score, lse))
-        return self.fused.by_index(q, k, v, index, 1, chosen, new_k, new_v, sees)
+        return self.fused.by_index(q, k, v, index, page=1, span=chosen, new_k=new_k, new_v=new_v, sees=sees)
 
     def search(self, score: Tensor, count: int) -> Tensor:
         batch, heads, _ = score.shape

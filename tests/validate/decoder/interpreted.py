@@ -180,11 +180,15 @@ def selection() -> None:
         missing = (-size) % page  # of the last page
         chosen = CacheSpan((filled * page - missing).clamp(min=0), count * page)
         sees = masks(3, n, m, generator=generator)
-        arguments = q, k, v, bounds, page, size, chosen, new_k, new_v, sees
-        near(fused.over_pages(*arguments), plain.over_pages(*arguments), tolerance)
+        of_pages = {"bounds": bounds, "page": page, "lengths": size, "chosen": chosen}
+        new = {"new_k": new_k, "new_v": new_v}
+        by_pages = [one.over_pages(q, k, v, **of_pages, **new, sees=sees) for one in (fused, plain)]
+        near(*by_pages, tolerance)
         chosen = CacheSpan(size.clamp(max=7 * count), 7 * count)
-        arguments = q, k[:, :, :128], v[:, :, :128], size, chosen, new_k, new_v, None
-        near(fused.over_tokens(*arguments), plain.over_tokens(*arguments), tolerance)
+        cached = k[:, :, :128], v[:, :, :128]
+        of_tokens = {"lengths": size, "chosen": chosen}
+        by_tokens = [one.over_tokens(q, *cached, **of_tokens, **new, sees=None) for one in (fused, plain)]
+        near(*by_tokens, tolerance)
     few_scores = torch.tensor([[3.0, 0.0, 3.0, -torch.inf, 2.0, 3.0, torch.inf, -2.0]])
     scores = few_scores.repeat(2, 1200)[:, :9001]
     chooser = backends.selection(backends.choose("triton", CPU, torch.float32))

@@ -25,4 +25,13 @@ class TopKView(View):
     ) -> Tensor:
         k = self._span.of(self.source.k[layer])
         v = self._span.of(self.source.v[layer])
-        return self.selection.over_tokens(q, k, v, self._span.lengths, self._chosen, new_k, new_v, sees)
+        return self.selection.over_tokens(
+            q,
+            k,
+            v,
+            lengths=self._span.lengths,
+            chosen=self._chosen,
+            new_k=new_k,
+            new_v=new_v,
+            sees=sees,
+        )
