@@ -1,4 +1,6 @@
-"""Choice of the listed checkpoint whose weights have the most similar size, among made-up checkpoints."""
+"""Choice of a listed checkpoint by format, size and device, among made-up checkpoints."""
+
+from collections.abc import Callable
 
 import pytest
 
@@ -9,14 +11,23 @@ from perfmodel.specs.models.checkpoint_rows import Checkpoint
 MODEL = "mistralai/Mistral-Nemo-Instruct-2407"
 
 
+List = Callable[..., None]
+
+
+def row(name: str, weights: str, kv_dtype: str = "bf16") -> Checkpoint:
+    return Checkpoint(name, "mistral-nemo-12b", weights, kv_dtype, "made up")
+
+
+@pytest.fixture
+def listed(monkeypatch: pytest.MonkeyPatch) -> List:
+    """Replaces the listed checkpoints."""
+    return lambda *rows: monkeypatch.setattr(checkpoints, "listed_checkpoints", lambda: rows)
+
+
 @pytest.fixture(autouse=True)
-def _made_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def _made_up(listed: List) -> None:
     """One checkpoint with 0.5195 bytes per weight and one with 1 byte per weight."""
-    rows = tuple(
-        Checkpoint(f"someone/nemo-{weights}", "mistral-nemo-12b", weights, "bf16", "made up")
-        for weights in ("awq-g128", "fp8")
-    )
-    monkeypatch.setattr(checkpoints, "listed_checkpoints", lambda: rows)
+    listed(row("someone/nemo-awq", "awq-g128"), row("someone/nemo-fp8", "fp8"))
 
 
 @pytest.mark.parametrize(
@@ -37,3 +48,82 @@ def test_sizes_up_to_a_third_apart_are_near(weights: str, near: str | None) -> N
 
 def test_another_model_has_no_checkpoint_here() -> None:
     assert checkpoints.nearest("google/gemma-3-27b-it", "fp8", load_gpu("h100-sxm")) is None
+
+
+def test_the_order_of_choice(listed: List) -> None:
+    """The best checkpoint is taken away again and again."""
+    rows = [
+        row("same-format", "int4-g128"),
+        row("same-format-fp8-cache", "int4-g128", "fp8"),
+        row("same-size", "awq-g128"),
+        row("same-size-fp8-cache", "awq-g128", "fp8"),
+        row("same-main-format", "bf16,mlp=int4-g128"),
+        row("same-main-size", "bf16,mlp=awq-g128"),
+        row("another-size", "fp8"),
+    ]
+    best = []
+    while True:
+        listed(*reversed(rows))
+        found = checkpoints.checkpoint(MODEL, "int4-g128", load_gpu("h100-sxm"))
+        if found is None:
+            break
+        best.append(found.checkpoint)
+        rows.remove(found)
+    assert best == [
+        "same-format",
+        "same-format-fp8-cache",
+        "same-size",
+        "same-size-fp8-cache",
+        "same-main-format",
+        "same-main-size",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("weights", "main"),
+    [
+        ("fp8", "fp8"),
+        ("bf16,attention=fp8", "bf16"),
+        ("bf16,mlp=fp8", "fp8"),
+        ("bf16,mlp=fp8,experts=nvfp4", "nvfp4"),
+        ("fp8,mlp=nvfp4-wo,lm_head=bf16", "nvfp4"),
+    ],
+)
+def test_the_main_format_is_that_of_the_experts_or_mlps(weights: str, main: str) -> None:
+    assert checkpoints.main_format(weights) == main
+
+
+@pytest.mark.parametrize(
+    ("owner", "weights", "gpus"),
+    [
+        ("nvidia", "fp8", ["h100-sxm"]),
+        ("nvidia", "bf16,mlp=fp8-block", ["h100-sxm"]),
+        ("nvidia", "nvfp4", ["h100-sxm", "a100"]),
+        ("someone", "fp8", ["h100-sxm", "a100", "mi300x"]),
+        ("someone", "nvfp4", ["h100-sxm", "a100", "mi300x"]),
+    ],
+)
+def test_devices_that_load_the_checkpoints_of_an_owner(
+    listed: List, owner: str, weights: str, gpus: list[str]
+) -> None:
+    """An A100 has no FP8 units, an MI300X has; it is not NVIDIA's."""
+    listed(row(f"{owner}/nemo", weights))
+    loading = [
+        gpu
+        for gpu in ("h100-sxm", "a100", "mi300x")
+        if checkpoints.checkpoint(MODEL, weights, load_gpu(gpu)) is not None
+    ]
+    assert loading == gpus
+    assert all(checkpoints.nearest(MODEL, weights, load_gpu(gpu)) for gpu in gpus)
+
+
+def test_a_checkpoint_that_the_engine_does_not_load_is_no_choice(listed: List) -> None:
+    listed(row("someone/nemo", "fp8,mlp=nvfp4-wo"))
+    asked = []
+
+    def reads(repository: str, weights: str) -> bool:
+        asked.append((repository, weights))
+        return False
+
+    assert checkpoints.checkpoint(MODEL, "nvfp4", load_gpu("h100-sxm"), reads) is None
+    assert asked == [("someone/nemo", "nvfp4")]

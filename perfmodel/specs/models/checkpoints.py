@@ -20,18 +20,23 @@ FOUR_BIT_SMALL_GROUPS = ("int4-g32", "int4-g32-sym")
 FP8 = ("fp8", "fp8-block")
 """Formats of FP8 weights. They differ only in their scales."""
 NEAR = math.log(4 / 3)
-"""Two sizes are near each other if the logarithm of their ratio is at most this."""
+"""Two sizes are near each other if the logarithm of their ratio is at most this. The limit was chosen by hand
+so that it separates formats by bits: 4 and 5 bits are near (q5_k has 1.32 times the bytes of awq-g128), but 4
+and 6 bits are not (q6_k has 1.58 times).
+"""
 ALIKE = (FOUR_BIT_GROUPS, FOUR_BIT_SMALL_GROUPS, FP8)
 """Groups of formats with about the same size."""
 Reads = Callable[[str, str], bool]
 """A function that returns whether an engine loads a repository in a format."""
 OF_ONE_MAKER = {"nvidia": "NVIDIA"}
-"""For an owner of repositories: the only maker of devices on which engines load them. vLLM's platform for
-ROCm does not have ModelOpt's quantisation (platforms/rocm.py, supported_quantization; from memory).
+"""For an owner of repositories: the only maker of devices on which engines load them. These repositories are
+written by ModelOpt, which is not among the quantisations for ROCm of SGLang 0.5.23 (configs/model_config.py,
+rocm_supported_quantization) and vLLM (platforms/rocm.py, supported_quantization; from memory).
 """
 WITH_FP8_UNITS = ("nvidia",)
-"""Owners of repositories whose FP8 checkpoints need devices that compute in FP8: ModelOptFp8Config of vLLM
-and SGLang asks for compute capability 8.9 (from memory). Other FP8 checkpoints run weight-only elsewhere.
+"""Owners of repositories whose FP8 checkpoints need devices that compute in FP8. ModelOptFp8Config needs the
+compute capability 8.9 in SGLang 0.5.23 (layers/quantization/modelopt_quant.py, get_min_capability) and in
+vLLM (from memory). Other FP8 checkpoints run weight-only elsewhere.
 """
 
 
@@ -41,10 +46,15 @@ def read_by_all(repository: str, weights: str) -> bool:
 
 
 def checkpoint(model_id: str, weights: str, gpu: GPUSpec, reads: Reads = read_by_all) -> Checkpoint | None:
-    """A listed checkpoint of a model in a weight format. If there is none, a checkpoint in another format of
-    the same size is returned. If there is none of these either, a checkpoint is returned whose main format is
-    the weight format or has its size. Otherwise the result is None. Checkpoints with a 16-bit cache are
-    preferred.
+    """A listed checkpoint of a model in a weight format. The result is the first of these:
+
+    1. a checkpoint with exactly this format,
+    2. a checkpoint with another format of the same size (`alike`),
+    3. a checkpoint with this main format and other formats for some parts,
+    4. a checkpoint with another main format of the same size,
+    5. None.
+
+    Among the checkpoints of one step, those with a 16-bit cache are preferred.
 
     - model_id: Hugging Face id of any repository of the model.
     - gpu: the device that runs it.
@@ -87,7 +97,8 @@ def alike(weights: str) -> tuple[str, ...]:
 
 def main_format(weights: str) -> str:
     """The format of most weights in a mix of formats. If the experts or MLPs have their own format, it is
-    that format.
+    that format. The result has no suffix ``-wo``, because it describes the computation and not the stored
+    weights.
     """
     first, *parts = weights.split(",")
     named = dict(part.split("=") for part in parts)
