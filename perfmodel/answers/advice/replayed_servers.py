@@ -17,7 +17,11 @@ from perfmodel.answers.advice.servers_needed import (
 from perfmodel.answers.load.largest_load import Largest, OneServer
 
 MOST_MORE = 2
-"""The search ends at about this many times the estimated number of servers."""
+"""The search ends at about this many times the estimated number of servers.
+
+In 17 different searches of the test questions, the result was at most 1.25 times the estimate, except for an
+estimate of 1 and a result of 2. The factor 2 includes both, and limits the number of replays.
+"""
 
 
 def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool, near: int) -> int | None:
@@ -27,7 +31,8 @@ def servers_by_replays(question: AdviseQuery, candidate: Candidate, drafts: bool
     """
     asked = question_of(question, candidate, drafts, **share_of_load(question, near))
     server = OneServer.of(asked, drafts)
-    return fewest_of(question, Reach(candidate, server, Largest(None, None)), near)
+    not_searched = Largest(None, None)  # `fewest_of` asks the server for each load, and not for its largest
+    return fewest_of(question, Reach(candidate, server, not_searched), near)
 
 
 def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
@@ -35,7 +40,9 @@ def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
 
     - near: an estimate, at which the search starts.
 
-    The result is None if no number up to about `MOST_MORE` times the estimate is sufficient.
+    The result is None if no number up to about `MOST_MORE` times the estimate is sufficient. The predictions
+    have an accuracy of about one per cent (`rough`), because the search makes several of them. The callers
+    predict the chosen number again.
     """
 
     def serve(servers: int) -> bool:

@@ -1,11 +1,13 @@
 """The number of servers for a rate at which the closed form may be off is that of replays."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from perfmodel.answers.advice import replayed_servers
 from perfmodel.answers.advice.advise import advise
-from perfmodel.answers.advice.replayed_servers import fewest
+from perfmodel.answers.advice.replayed_servers import fewest, fewest_of
 from perfmodel.answers.load.traffic import traffic
 
 
@@ -43,3 +45,17 @@ def test_the_fewest_servers_are_found_from_any_estimate(near: int, least: int) -
 
 def test_the_search_ends_if_no_number_serves_the_load() -> None:
     assert fewest(lambda servers: False, 5, most=11) is None
+
+
+@pytest.mark.parametrize(("needed", "found"), [(5, 5), (10, 10), (12, 12), (13, None)])
+def test_about_twice_the_estimate_is_the_most_that_is_tried(monkeypatch, needed, found) -> None:
+    """From an estimate of 5 the search tries 5, 6, 8 and 12, which is the first number from 11 on."""
+    monkeypatch.setattr(replayed_servers, "fitting_seats", lambda *_: 1)
+
+    def row(load: float, servers: int, rough: bool) -> SimpleNamespace:
+        assert (load, rough) == (20.0, True)
+        return SimpleNamespace(ttft_s=1.0, slo_share=float(servers >= needed), concurrency=1, e2e_s=None)
+
+    question: Any = SimpleNamespace(request_rate=20.0)
+    reach: Any = SimpleNamespace(candidate=None, row=row)
+    assert fewest_of(question, reach, near=5) == found
