@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.reading import MAX_BYTES, read_text
@@ -58,14 +58,14 @@ class PastedText:
     """A recognised text.
 
     - title: the name of the text's format.
-    - counters: whether the text has the counters or throughput of a server and no timed steps.
+    - content: timed steps, a server's counters or throughput, or the size of its KV cache.
     """
 
     where: str
     text: str
     title: str
     engine: str
-    counters: bool
+    content: Literal["steps", "counters", "cache size"]
 
 
 def read_place(place: str) -> NamedText:
@@ -88,17 +88,17 @@ def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
     """
     form = form_of(text)
     if form is not None:
-        return PastedText(where, text, form.title, form.engine, counters=False)
+        return PastedText(where, text, form.title, form.engine, "steps")
     known = _json_format(where, text)
     if known is not None:
-        return PastedText(where, text, known.title, known.engine, counters=False)
+        return PastedText(where, text, known.title, known.engine, "steps")
     counted = counts_drafts(text)
     if counted is not None:
-        return PastedText(where, text, f"counters of {counted}", "", counters=True)
+        return PastedText(where, text, f"counters of {counted}", "", "counters")
     if Pace.of(where, text) is not None:
-        return PastedText(where, text, "throughput of a server without drafts", "", counters=True)
+        return PastedText(where, text, "throughput of a server without drafts", "", "counters")
     if printed_cache_tokens(text) is not None:
-        return PastedText(where, text, TITLE, "", counters=False)
+        return PastedText(where, text, TITLE, "", "cache size")
     if asked := question_of(text, hardware):
         why = "is the command of a server, without times"
         slow = slowed_by(text)

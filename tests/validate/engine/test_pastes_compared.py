@@ -88,6 +88,31 @@ def test_the_output_of_a_client_is_no_log_to_watch(monkeypatch, capsys, name: st
     assert f"is {form_of(sample(name)).title}; use --from" in out
 
 
+def with_and_without_drafts() -> str:
+    """A log of answers with and without drafts, at two contexts."""
+    drafted = sample("llama_server_log")
+    plain = "".join(line for line in drafted.splitlines(keepends=True) if "draft acceptance" not in line)
+    short = drafted + plain
+    return short + short.replace("1520 tokens", "6080 tokens").replace("1774 tokens", "6334 tokens")
+
+
+def test_a_text_on_standard_input_that_is_enough_has_to_be_saved(monkeypatch, capsys) -> None:
+    """A calibration names the file of its timings."""
+    text = with_and_without_drafts()
+    status, out = pasted(monkeypatch, capsys, text, "--draft", "mtp", "--from", "-")
+    assert status == 0
+    parts = (
+        "K=3: 41 ms per",
+        "S=6206 baseline:",
+        "times the baseline",
+        "prompt of 6080 tokens",
+        "enough for",
+    )
+    places = [out.index(part) for part in parts]
+    assert places == sorted(places), "steps, what they gain, prompts, and what to do next"
+    assert out.endswith("enough for a calibration: save the text, and give its name to --from")
+
+
 def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
     status, out = pasted(monkeypatch, capsys, "http://127.0.0.1:1\n", "--from", "-")
     assert status == 2

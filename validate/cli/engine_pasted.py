@@ -1,0 +1,107 @@
+"""``perfmodel validate engine --from``: compares the text of a server or a benchmark with predictions."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from perfmodel.answers.question import Query, resolve_costs
+from perfmodel.cli.output import say
+from perfmodel.errors import InputError, one_line, refuse
+from perfmodel.validate.cli.engine_calibration import calibrate
+from perfmodel.validate.cli.engine_question import EngineQuestion
+from perfmodel.validate.cli.engine_watch import compare_cache, watch
+from perfmodel.validate.engine.compared import (
+    ComparedStep,
+    compared,
+    compared_prompts,
+    gained_by_drafts,
+    reasons,
+    uncounted_draft,
+    waits,
+)
+from perfmodel.validate.engine.fit import check_enough
+from perfmodel.validate.engine.paste import STANDARD_INPUT, PastedText, read_place, recognised, steps_of
+from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.signs import refused_draft
+from perfmodel.validate.engine.sources import BenchFile, sources_of
+from perfmodel.validate.engine.timing import GivenFacts, Timing
+from perfmodel.validate.engine.watch import expected_gain, page_of, usual_gain
+
+
+def pasted_of(files: tuple[str, ...], hardware: str) -> tuple[PastedText, GivenFacts] | None:
+    """The text to compare with predictions: standard input, or a single file of printed text or counters.
+    None for other files, to which a calibration is fitted.
+    """
+    if any(text.split(",")[0] == STANDARD_INPUT for text in files):
+        if len(files) > 1:
+            raise refuse("--from", None, "- alone, or files", " ".join(files))
+        place = BenchFile.parse(files[0])[0]
+        return recognised(*page_of(read_place(STANDARD_INPUT)), hardware), place.facts
+    places = sources_of(files)
+    if len(places) != 1 or places[0].path.suffix in (".json", ".jsonl", ".yaml", ".yml"):
+        return None
+    pasted = recognised(*read_place(str(places[0].path)), hardware)
+    return pasted, places[0].facts
+
+
+def describe(q: EngineQuestion, pasted: PastedText, facts: GivenFacts, out: Path | None) -> None:
+    """Prints the format of a text and compares its content with the predictions. If the text is enough for a
+    calibration, it is also fitted.
+    """
+    say(f"read: {pasted.title}")
+    if pasted.content == "counters":
+        return watch(q, pasted.where, pasted.text)
+    if pasted.content == "cache size":
+        return compare_cache(q, pasted.text)
+    query = q.query_of_engine(pasted.engine)
+    timings = _compare_steps(q, query, pasted, facts)
+    try:
+        check_enough(timings)
+    except InputError as error:
+        why = one_line(str(error)).removeprefix(f"--from: {pasted.where}: ")
+        return say(f"missing for a calibration: {why}")
+    if pasted.where == STANDARD_INPUT:
+        return say("enough for a calibration: save the text, and give its name to --from")
+    calibrate(q, query, (*q.source, *q.files), q.engine, q.version, out)
+
+
+def _compare_steps(q: EngineQuestion, query: Query, pasted: PastedText, facts: GivenFacts) -> list[Timing]:
+    """Prints the steps and prompts of a text next to their predictions, and returns the steps. Raises
+    InputError if there are neither.
+
+    The order is that in which a reader needs them: assumptions, steps, prompts.
+    """
+    scenario = resolve_costs(query)
+    facts = facts.over(GivenFacts(input=q.mean_context, gamma=q.gamma))
+    read = steps_of(pasted, facts, lambda timing: expected_gain(query, scenario, q.acceptance, timing))
+    timings = read.timings
+    form = form_of(pasted.text)
+    prompts = [] if form is None else [*form.prompts(pasted.where, pasted.text)]
+    about = "" if form is None else form.note(pasted.text, facts)
+    for words in (read.note, about, refused_draft(pasted.text) or uncounted_draft(q.draft, timings)):
+        if words:
+            say(words)
+    steps = []
+    for timing in timings:
+        usual = usual_gain(query, scenario, q.acceptance, timing)
+        steps.append(compared(query, timing, usual))
+    for line in _lines_of_steps(query, timings, steps, pasted.text):
+        say(line)
+    for line in compared_prompts(query, prompts, drafts=any(timing.gamma for timing in timings)):
+        say(line)
+    if not timings and not prompts:
+        raise InputError(f"{pasted.where}: holds no decode step and no prompt")
+    return timings
+
+
+def _lines_of_steps(
+    query: Query, timings: Sequence[Timing], steps: Sequence[ComparedStep], text: str
+) -> Iterator[str]:
+    """The comparison of steps in words: each step by itself, then what steps show together (the gain of
+    drafts, waits), and last the reasons for a difference.
+    """
+    for step in steps:
+        yield from step.in_words()
+    yield from gained_by_drafts(steps)
+    yield from waits(query, timings)
+    if why := reasons(steps, text):
+        yield why
