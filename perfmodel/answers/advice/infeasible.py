@@ -4,13 +4,14 @@ help. A change is another batch, parallel degree, weight format or device.
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Skip
 from perfmodel.answers.advice.prices import Priced
 from perfmodel.answers.advice.ways import Way, ways_of
 from perfmodel.answers.text import seconds
-from perfmodel.speculation import memory_of
+from perfmodel.speculation import Memory, memory_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,10 @@ def _too_slow(query: AdviseQuery, baseline: list[Priced], lowest_s: float, trees
 
 
 def _largest(baseline: list[Priced]) -> Candidate:
-    """The first candidate with the largest servers; layouts without groups come first."""
+    """The first candidate with the largest servers, because `max` returns the first of equals. The candidates
+    are in the order of `searched_layouts`: each searched size comes without groups first (`of_gpus`), and
+    stated degrees are in the order of the question.
+    """
 
     def devices(candidate: Candidate) -> int:
         return candidate.layout.server_gpus * candidate.layout.in_turn
@@ -81,24 +85,41 @@ def _shortage(query: AdviseQuery, baseline: list[Priced]) -> str:
         (x.candidate.scenario, memory_of(x.candidate.scenario, 1.0, context, 0.0, query.memory_fraction))
         for x in baseline
     ]
-    scenario, room = min(rooms, key=lambda each: float(each[1].weight_bytes) + float(each[1].kv_bytes))
-    weights = float(room.weight_bytes)
-    cache = float(room.kv_bytes)
-    total = weights + cache
-    available = float(room.available_bytes)
+    scenario, room = min(rooms, key=lambda each: _needed_bytes(each[1]))
+    cache_share = scenario.account.cache_share(scenario.target_shard)
     needed = (
-        f"a device would hold {weights / 1e9:.1f} GB of weights and {cache / 1e9:.1f} GB of KV cache for one "
-        "sequence"
+        f"a device would hold {float(room.weight_bytes) / 1e9:.1f} GB of weights and "
+        f"{float(room.kv_bytes) / 1e9:.1f} GB of KV cache for one sequence"
     )
-    share = scenario.account.cache_share(scenario.target_shard)
-    if share < 1.0 and total <= available:
-        remaining = float(room.pool_bytes) / 1e9
-        parts = f"{share:.0%} hold caches and the rest states"
-        return f"{needed}, but of the {remaining:.1f} GB that the weights leave {parts}"
-    alike = round(total / 1e9, 1) == round(available / 1e9, 1)
-    decimals = 2 if alike else 1
-    sizes = [f"{size / 1e9:.{decimals}f} GB" for size in (total, available)]
-    return f"{needed}, together {sizes[0]}, but has room for {sizes[1]}"
+    if cache_share < 1.0 and _needed_bytes(room) <= float(room.available_bytes):
+        return f"{needed}, but {_divided_pool(room, cache_share)}"
+    return f"{needed}, {_too_little_room(room)}"
+
+
+def _needed_bytes(room: Memory[Any]) -> float:
+    """Bytes of weights and of the caches of one sequence, per device."""
+    return float(room.weight_bytes) + float(room.kv_bytes)
+
+
+def _divided_pool(room: Memory[Any], cache_share: float) -> str:
+    """The reason if weights and one sequence together fit, but the engine reserves a part of the pool for
+    recurrent states. The caches or the states then do not fit in their part.
+    """
+    return (
+        f"of the {float(room.pool_bytes) / 1e9:.1f} GB that the weights leave {cache_share:.0%} hold caches "
+        "and the rest states"
+    )
+
+
+def _too_little_room(room: Memory[Any]) -> str:
+    """The reason if weights and one sequence together need more than the available memory. Both sizes have a
+    second decimal if they would otherwise look equal.
+    """
+    sizes = _needed_bytes(room), float(room.available_bytes)
+    tenths = [round(size / 1e9, 1) for size in sizes]
+    decimals = 2 if tenths[0] == tenths[1] else 1
+    total, available = (f"{size / 1e9:.{decimals}f} GB" for size in sizes)
+    return f"together {total}, but has room for {available}"
 
 
 def _listed(would: str, ways: tuple[Way, ...]) -> str:

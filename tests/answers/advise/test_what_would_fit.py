@@ -26,6 +26,24 @@ def test_sizes_that_are_nearly_equal_have_two_decimals() -> None:
     )
 
 
+def test_a_cache_that_fits_only_without_the_part_for_states_is_explained() -> None:
+    """SGLang keeps 0.9 / 1.9 of the pool for the states of Nemotron-H. Its weights and one sequence need less
+    than the memory, but the caches of 131,072 tokens need more than the other 1 / 1.9.
+    """
+    asked = {"engine": "sglang", "batch": 1}
+    said = advise("nemotron-h-8b", "l4", context=131_072, **asked).reason
+    words = (
+        r"and ([\d.]+) GB of KV cache for one sequence, but of the ([\d.]+) GB that the weights leave 53% "
+    )
+    cache, pool = map(
+        float, re.search(words + "hold caches and the rest states; it would fit", said).groups()
+    )
+    assert pool / 1.9 < cache < pool
+    assert "together" not in said
+    longest = int(re.search(r"--context (\d+)", said)[1])
+    assert advise("nemotron-h-8b", "l4", context=longest, **asked).verdict != "infeasible"
+
+
 @pytest.mark.parametrize(
     ("model", "hardware", "tp"),
     [("llama-3.1-8b", "rtx-4090", 1), ("llama-3.1-70b", "rtx-4090", 2), ("deepseek-v3", "h100", 8)],
