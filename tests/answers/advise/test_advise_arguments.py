@@ -61,7 +61,7 @@ def test_a_rate_leaves_the_number_of_devices_open() -> None:
 
 
 def test_a_cost_needs_a_price() -> None:
-    assert refusal(objective="cost") == "objective cost: needs price, dollars per device and hour"
+    assert refusal(objective="cost") == "objective cost: needs price, in dollars per device-hour"
     assert question(objective="cost", price=2).dollars == 2
 
 
