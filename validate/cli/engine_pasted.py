@@ -61,7 +61,8 @@ def describe(q: EngineQuestion, pasted: PastedText, facts: GivenFacts, out: Path
         return say(f"missing for a calibration: {why}")
     if pasted.where == STANDARD_INPUT:
         return say("enough for a calibration: save the text, and give its name to --from")
-    calibrate(q, query, (*q.source, *q.files), q.engine, q.version, out)
+    engine = q.engine or pasted.engine or None
+    calibrate(q, q.query(), (*q.source, *q.files), engine, q.version, out)
 
 
 def _compare_steps(q: EngineQuestion, query: Query, pasted: PastedText, facts: GivenFacts) -> list[Timing]:

@@ -113,6 +113,20 @@ def test_a_text_on_standard_input_that_is_enough_has_to_be_saved(monkeypatch, ca
     assert out.endswith("enough for a calibration: save the text, and give its name to --from")
 
 
+def test_a_file_of_printed_text_that_is_enough_is_fitted(monkeypatch, tmp_path, capsys) -> None:
+    """To the engine that printed it, unless --engine names another."""
+    path = tmp_path / "server.txt"
+    path.write_text(with_and_without_drafts())
+    given = ("--draft", "mtp", "--machine", "t-1", "--results", str(tmp_path), "--from", str(path))
+    for engine, more in (("llamacpp", ()), ("vllm", ("--engine", "vllm"))):
+        written = tmp_path / f"{engine}.yaml"
+        status, out = pasted(monkeypatch, capsys, "", *given, *more, "--out", str(written))
+        assert status == 0
+        assert "K=3: 41 ms per iteration" in out
+        assert f"calibration: {written}" in out
+        assert f"stack: {engine}-unknown" in written.read_text()
+
+
 def test_an_address_counters_and_anything_else(monkeypatch, capsys) -> None:
     status, out = pasted(monkeypatch, capsys, "http://127.0.0.1:1\n", "--from", "-")
     assert status == 2
