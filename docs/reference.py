@@ -118,7 +118,9 @@ def _lacking(command: Any, shared: list[Flag]) -> str:
         return ""
     if len(had) < len(lacking):
         return f"Of the common flags it has only {', '.join(had)}.\n\n"
-    return f"This verb has all common flags except {', '.join(lacking)}.\n\n"
+    *first, last = lacking
+    missing = f"{', '.join(first)} and {last}" if first else last
+    return f"This verb has all common flags except {missing}.\n\n"
 
 
 def _paragraphs(text: str) -> str:

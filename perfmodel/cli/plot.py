@@ -184,8 +184,8 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
 def ratios(question: Points, output: Output, over: Over = "context") -> None:
-    """Times of a draft step and of a verification, relative to a baseline step, over the context or the
-    batch.
+    """Times of a draft step and of a verification, relative to a baseline step, against the context or
+    the batch.
     """
     if not question.gamma:
         raise refuse(

@@ -5,8 +5,8 @@ from perfmodel.operations import Floats
 
 
 class Retrieval(KVMethod):
-    """Every `every` iterations, copies into the draft's cache the chunks whose mean keys have the highest
-    scores.
+    """Once per `every` iterations, selects the chunks whose mean keys have the highest scores, and copies
+    them into the draft's cache.
 
     - every: it has no published default and is required.
     - chunk: tokens per chunk. The default of 8 is from TriForce's released code.

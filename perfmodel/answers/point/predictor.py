@@ -170,7 +170,7 @@ class Predictor:
         - new_tokens, past_tokens: the number of new and of cached tokens of each request.
 
         A request with one new token and a cache decodes: one token with gamma 0, otherwise it drafts and
-        verifies. Every other request is a prompt or a chunk of a prompt. If the engine runs prompts in
+        verifies. All remaining requests are prompts or chunks of prompts. If the engine runs prompts in
         separate passes, as SGLang does, the result is the time of both passes.
         """
         _, _, drafted = self._point(1, 1, gamma)
