@@ -121,4 +121,4 @@ def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> No
 
 
 def test_the_profiled_table_is_one_of_prompts_of_8k() -> None:
-    assert policies()["profiled"].help == "a table made for 8K prompts"
+    assert policies()["profiled"].help.endswith("for 8K prompts")
