@@ -90,13 +90,18 @@ function memoryText(b, c, gamma) {
     + `(${whole(surface.largestBatch(c, 0))} baseline)`;
 }
 
+/** The models, with their maximum contexts, for which a context and the tokens of an iteration are too long. */
+function exceeded(kase, context, gamma) {
+  const models = Object.entries(kase.max_context);
+  return (gamma ? models : models.slice(0, 1)).filter(([, most]) => context + gamma + 1 > most);
+}
+
 function notes(b, c, gamma) {
   const { surface: { case: kase } } = state;
   const context = content.context[c];
   const list = [];
-  const models = Object.entries(kase.max_context);
-  for (const [name, most] of gamma ? models : models.slice(0, 1)) {
-    if (context + gamma + 1 > most) list.push(`context ${context} (+${gamma + 1}) is beyond ${name}'s maximum of ${most}`);
+  for (const [name, most] of exceeded(kase, context, gamma)) {
+    list.push(`context ${context} (+${gamma + 1}) is beyond ${name}'s maximum of ${most}`);
   }
   if (!state.surface.fits(b, c, gamma)) {
     list.push(`batch ${content.batch[b]} does not fit in ${(kase.available_bytes / 1e9).toFixed(1)} GB per device`);
@@ -317,11 +322,12 @@ function listen() {
   for (const layout of [DARK, PHONE]) layout.addEventListener("change", () => location.reload());
 }
 
-/** The cell with the largest speedup of a surface, among the cells that fit in memory. */
+/** The cell with the largest speedup of a surface, among the cells that fit in memory and in the models' contexts. */
 function bestCell(surface) {
   let most = { speedup: 0, b: 0, c: 0 };
   surface.map(state.alpha, state.gamma).forEach((row, b) => row.forEach(({ speedup, gamma }, c) => {
-    if (surface.fits(b, c, gamma) && speedup > most.speedup) most = { speedup, b, c };
+    const runs = surface.fits(b, c, gamma) && !exceeded(surface.case, content.context[c], gamma).length;
+    if (runs && speedup > most.speedup) most = { speedup, b, c };
   }));
   return most;
 }

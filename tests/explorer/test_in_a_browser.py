@@ -170,6 +170,7 @@ class TestInABrowser:
         facts = dict(zip(opened.texts("#facts dt"), opened.texts("#facts dd"), strict=True))
         assert facts["runs in"].startswith("vLLM >=")
         assert "vocabulary" not in opened.text("notes")
+        assert "beyond" not in opened.text("notes")  # the context is one that the models have
         assert "" not in opened.texts("#cell-texts text")  # grey cells have their number
         select(opened, "method", "streamingllm:512")
         slider = "document.getElementById('gamma')"
