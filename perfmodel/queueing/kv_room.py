@@ -34,7 +34,8 @@ def with_prefix_once(sequences: Array, unshared: Array, share: float) -> Array:
 
     - share: the fraction of the sequences that begin with the prefix.
     - sequences: number of sequences that fit if each has its whole context.
-    - unshared: number of sequences that would fit if no context had the prefix.
+    - unshared: number of sequences that would fit if each context were shorter by its mean share of the
+      prefix, which is `share` times the prefix.
     """
     prefix_room = (1.0 / sequences - 1.0 / unshared) / share
     return np.where(sequences > 0, np.maximum(sequences, unshared * (1.0 - prefix_room)), sequences)

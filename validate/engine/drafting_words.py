@@ -21,9 +21,10 @@ _DRAFTING = re.compile(
     re.I,
 )
 _LENGTH = re.compile(
-    r"\b(?:num_speculative_tokens|num[-_]draft[-_]tokens|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
+    r"\b(?:num_speculative_tokens|speculative[-_]num[-_]steps|(?<!speculative[-_])num[-_]draft[-_]tokens"
+    r"|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
     r"\b(?!\.\d)|\b(?:mtp|nextn)[=(](?P<of_mtp>\d{1,2})\b(?!\.\d)"
-    r"|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?)(?: tokens?)?\b",
+    r"|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?)(?: tokens?\b|(?=\s*(?:$|[|,;:)\n])))",
     re.I,
 )
 _SHARE = re.compile(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from perfmodel.validate.engine.drafting_words import LONGEST_HEADING, is_drafting, stated
+from perfmodel.validate.engine.drafting_words import LONGEST_HEADING, drafted_tokens, is_drafting, stated
 from perfmodel.validate.engine.pastes import TextForm
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 
@@ -27,8 +27,10 @@ def read_parts(form: TextForm, where: str, text: str, facts: GivenFacts) -> list
         return form.read(where, text, facts)
     steps = []
     for part in parts:
-        alone = replace(facts, gamma=0, accepted=None)
-        of_part = facts.over(stated(part.heading)) if is_drafting(part.heading) else alone
+        of_part = replace(facts, gamma=0, accepted=None)
+        if is_drafting(part.heading):
+            length = GivenFacts(gamma=drafted_tokens(where, part.heading, facts))
+            of_part = facts.over(stated(part.heading)).over(length)
         steps += form.read(where, part.text, of_part)
     return steps
 

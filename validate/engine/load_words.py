@@ -29,12 +29,14 @@ _TOKENS = (
 """A number of tokens that is no speed, time or share."""
 _PROMPT = (
     re.compile(
-        rf"\b(?:isl|(?:random[-_])?input[-_ ]?(?:len(?:gth)?|tokens)?|prompts?(?: len(?:gth)?)?)"
+        rf"\b(?:isl|(?:random[-_])?input[-_ ]?(?:len(?:gth)?|tokens)?|(?<!num[-_ ])prompts?(?: len(?:gth)?)?)"
         rf"(?:\s*[:=]\s*|\s+(?:of |is |are )?)(?:~|≈|about |approx\.? )?{_TOKENS}",
         re.I,
     ),
     re.compile(
-        rf"(?<![\d.,]){_TOKENS}[- ](?:tokens? )?(?:in\b(?= ?/)|input\b|prompts?\b|token prompts?\b)", re.I
+        rf"(?<![\d.,]){_TOKENS}[- ](?:tokens? )?"
+        r"(?:in\b(?= ?/)|input\b|prompt\b|(?<=k )prompts\b|tokens? prompts\b)",
+        re.I,
     ),
 )
 _PAIR = re.compile(

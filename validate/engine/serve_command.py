@@ -181,7 +181,7 @@ def to_be_stated(text: str, asked: str) -> list[str]:
         for flag, (value, meaning) in EXAMPLES.items()
         if flag in words
     ]
-    given = {flag for flag, value in _pairs(text.split()) if value != "0"}
+    given = {flag for flag, value in _pairs(as_command(text).split()) if value != "0"}
     missing = [f"{flag} ({instead_of(flag)})" for flag in LEFT_OUT if flag in given]
     return examples + ([f"not in this question: {', '.join(missing)}"] if missing else [])
 

@@ -17,8 +17,12 @@ _LIST = re.compile(
     r"^(?P<key>[ \t-]*(?:command|args|cmd|CMD|ENTRYPOINT):?)[ \t]*(?P<items>\[.*?\])[ \t]*$", re.M | re.S
 )
 """A list in brackets with the words of a command, in YAML or in a Dockerfile."""
-_KEY = re.compile(r"^[ \t]*(?:- )?(?:command|args|cmd):(?:[ \t]*[>|][-+]?)?(?=\s)", re.M)
-"""The key of the command in YAML."""
+_KEY = re.compile(
+    r"^(?:[ \t]*(?:- )?(?:command|args|cmd):(?:[ \t]*[>|][-+]?)?|(?:CMD|ENTRYPOINT))(?=\s)", re.M
+)
+"""The key of the command in YAML, or its instruction in a Dockerfile."""
+_COMMENT = re.compile(r"^[ \t]*#.*\n", re.M)
+"""A line of YAML that is a comment."""
 _ITEM = re.compile(r"^[ \t]*- (?=\S)", re.M)
 """The beginning of an item of a list in YAML."""
 _SERVE = re.compile(r"^(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server)\s")
@@ -70,6 +74,7 @@ def _of_yaml(text: str) -> str:
     """The text with the words of a declared command in one line."""
     if _KEY.search(text) is None and _LIST.search(text) is None:
         return text
+    text = _COMMENT.sub("", text)
     text = _LIST.sub(lambda found: f"{found['key']} {_joined(found['items'])}", text)
     image = next((found for name in IMAGES if (found := re.search(re.escape(name) + r"\S*", text))), None)
     keys = [key for key in _KEY.finditer(text) if image is None or key.start() > image.end()]

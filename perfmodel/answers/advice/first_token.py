@@ -22,10 +22,10 @@ def within_ttft(question: AdviseQuery, candidates: Candidates) -> Candidates:
     for c in candidates.baselines:
         ttft_s = _ttft_alone_s(question, c)
         if ttft_s is None:
-            skips.append(Skip("any", "any", f"{c.layout.label()}: a prompt and its output do not fit"))
+            skips.append(Skip.of_all(f"{c.layout.label()}: a prompt and its output do not fit"))
         elif ttft_s * 1e3 > question.max_ttft_ms:
             why = f"{c.layout.label()}: a prompt of {question.context} tokens alone takes {seconds(ttft_s)}"
-            skips.append(Skip("any", "any", why))
+            skips.append(Skip.of_all(why))
         else:
             kept.append(c)
     layouts = {c.layout for c in kept}

@@ -174,12 +174,15 @@ def front(priced: list[Priced]) -> tuple[FrontPoint, ...]:
         which = int(np.searchsorted(starts, at, "right")) - 1
         winner = priced[which]
         i, j = divmod(int(at - starts[which]), winner.tpot_s.shape[1])
-        points.append(_front_point(winner, i, j))
+        points.append(_front_point(winner, i, j, float(rate[at])))
     return tuple(points)
 
 
-def _front_point(priced: Priced, i: int, j: int) -> FrontPoint:
-    """The point of a candidate at batch `batches[i]` and draft length `drafted[j]`."""
+def _front_point(priced: Priced, i: int, j: int, per_gpu: float) -> FrontPoint:
+    """The point of a candidate at batch `batches[i]` and draft length `drafted[j]`.
+
+    - per_gpu: its tokens per second per GPU.
+    """
     gamma = int(priced.drafted[j])
     draft = priced.candidate.scenario.draft
     layout = priced.candidate.layout
@@ -188,7 +191,7 @@ def _front_point(priced: Priced, i: int, j: int) -> FrontPoint:
     return FrontPoint(
         tpot_s=tpot_s,
         throughput_tokens_per_s=batch / tpot_s,
-        throughput_tokens_per_s_per_device=layout.replicas * batch / tpot_s / layout.gpus,
+        throughput_tokens_per_s_per_device=per_gpu,
         batch=batch,
         gamma=gamma,
         layout=layout.label(),

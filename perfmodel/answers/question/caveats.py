@@ -48,7 +48,7 @@ TINY_BUDGET = 64
 """A KV budget far below `SMALLEST_BUDGET`, in tokens."""
 STRETCHED = math.log(3)
 """A warning is given if gamma + 1 differs by more than a factor of 3 from the gamma + 1 at which the
-acceptance was measured. `Acceptance.carried` is the logarithm of this factor.
+acceptance was measured. `Acceptance.log_distance` is the logarithm of this factor.
 """
 
 

@@ -1,10 +1,14 @@
 """How many requests a server of `advise` runs at once."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.served import Served, _seats_for
+from perfmodel.answers.advice.servers_needed import fitting_seats
 
 
 @pytest.mark.parametrize(
@@ -16,6 +20,20 @@ def test_a_rate_has_twice_its_running_requests_or_four_deviations_more(running, 
     asked = SimpleNamespace(max_concurrency=None)
     served = SimpleNamespace(asked=asked, row=SimpleNamespace(running_mean=running), seats=seats)
     assert Served.started_seats.fget(served) == started
+
+
+def test_a_shared_prefix_is_in_memory_once() -> None:
+    """The memory holds P + n (C - h P) tokens: prefixes of P tokens, n requests with contexts of C tokens, of
+    which the share h begins with the prefix.
+    """
+    held = []
+    for hits in (1.0, 0.5, 0.1):
+        load = {"clients": 8, "input_len": 30_000, "output_len": 500, "prefix_len": 24_000}
+        asked = AdviseQuery("qwen3-8b", "h100", tp=1, context=30_250, prefix_hits=hits, **load)
+        row: Any = SimpleNamespace(gamma=0)
+        seats = fitting_seats(asked, find_candidates(asked).baselines[0], row)
+        held.append(seats * (30_250 - hits * 24_000))
+    assert held == pytest.approx([held[0]] * 3, rel=0.06)
 
 
 @pytest.mark.parametrize(("groups", "replicas", "seats"), [(1, 1, 10), (1, 2, 13), (2, 1, 14)])

@@ -1,9 +1,12 @@
 """Texts of several answers of a program that prints no drafts: headings say which of them ran with one."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.timing import GivenFacts, drafted_length
+from tests.refusals import refused
 from tests.validate.engine.pasting import sample
 
 GIVEN = GivenFacts(input=500, accepted=2.0)
@@ -15,6 +18,14 @@ def test_headings_divide_the_answers_of_mlx_lm() -> None:
     alone, drafting = read_pasted("-", text, GIVEN)
     assert (alone.gamma, alone.tokens_per_iteration, alone.seconds) == (0, 1.0, pytest.approx(1 / 41.382))
     assert (drafting.gamma, drafting.seconds) == (2, pytest.approx(2 / 41.382))
+
+
+def test_a_part_with_a_draft_must_have_its_length() -> None:
+    one = sample("mlx_lm")
+    text = f"# without a draft\n{one}\n# with a draft\n{one}"
+    refused("gamma", read_pasted, "-", text, GIVEN)
+    _, drafting = read_pasted("-", text, replace(GIVEN, gamma=3))
+    assert drafting.gamma == 3
 
 
 def test_without_two_kinds_of_headings_a_text_is_read_whole() -> None:

@@ -130,6 +130,12 @@ def test_what_the_question_does_not_have_from_the_command_is_said(flags: str, sa
     assert all(words.startswith(begins) for words, begins in zip(stated, says, strict=True))
 
 
+def test_what_the_question_does_not_have_from_a_declared_server_is_said_too() -> None:
+    declared = 'command: ["llama-server", "-m", "x.gguf", "-ot", "exps=CPU"]'
+    (stated,) = (words for words in to_be_stated(declared, question_of(declared)) if "not in" in words)
+    assert stated.startswith("not in this question: -ot")
+
+
 def test_a_pasted_command_is_answered_for_the_device_of_the_question(tmp_path, capsys) -> None:
     path = tmp_path / "start.sh"
     path.write_text("vllm serve Qwen/Qwen3-32B --enforce-eager\n")

@@ -206,3 +206,31 @@ def test_a_tenth_more_tokens_than_passes_shows_a_draft_of_llama_cpp(tokens: int)
 def test_speeds_are_found_in_texts_of_up_to_1000_characters(characters: int, known: bool) -> None:
     text = "with MTP (n=3, acc 0.5): 52 tok/s, without: 33 tok/s. ".ljust(characters, "x")
     assert (form_of(text) is not None) is known
+
+
+@pytest.mark.parametrize(
+    ("words", "length"),
+    [
+        ("--speculative-num-steps 3 --speculative-num-draft-tokens 4", 3),
+        ("num-draft-tokens 4", 4),
+        ("3 draft tokens", 3),
+        ("with 3 drafted", 3),
+        ("batch 8 draft on", None),
+        ("Qwen 3 speculative decoding", None),
+    ],
+)
+def test_a_number_before_the_word_draft_is_a_length_only_with_its_tokens(words: str, length) -> None:
+    assert stated(words).gamma == length
+
+
+@pytest.mark.parametrize(
+    ("words", "tokens"),
+    [
+        ("--num-prompts 200", None),
+        ("ran 100 prompts", None),
+        ("8k prompts", 8192),
+        ("512-token prompts", 512),
+    ],
+)
+def test_a_number_of_prompts_is_no_length(words: str, tokens) -> None:
+    assert load(words).input == tokens

@@ -42,6 +42,16 @@ args: ["--model", "Qwen/Qwen3-32B", "--speculative-config", '{"method": "mtp", "
 DOCKERFILE = """FROM ghcr.io/x/y
 CMD ["python3", "-m", "sglang.launch_server", "--model-path", "Q/W", "--tp", "2"]
 """
+IMAGE_OF_VLLM = """FROM vllm/vllm-openai:v0.26.0
+ENTRYPOINT ["vllm", "serve", "Q/W", "--tensor-parallel-size", "2"]
+"""
+COMMENTED = """
+image: vllm/vllm-openai:v0.26.0
+args:
+  - --model
+  # don't change
+  - Q/W
+"""
 SWAP = """
 models:
   "qwen":
@@ -97,6 +107,8 @@ llm = LLM("nvidia/x", tensor_parallel_size=8, speculative_config=draft)
         ),
         (ARGS, f"--model Qwen/Qwen3-32B --draft mtp --gamma 1 --engine vllm@0.26.0 {END}"),
         (DOCKERFILE, f"--model Q/W --tp 2 --engine sglang {END}"),
+        (IMAGE_OF_VLLM, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
+        (COMMENTED, f"--model Q/W --engine vllm@0.26.0 {END}"),
         (SWAP, f"--model a/B-GGUF:Q4_K_M --draft mtp --gamma 2 --engine llamacpp {END}"),
         (LLAMA_IMAGE, f"--model Qwen3-32B --weights q4_k_m --engine llamacpp {END}"),
         (

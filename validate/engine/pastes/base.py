@@ -24,7 +24,8 @@ PROMPT_WORD = re.compile(r"\b(?:prompt|prefill|pp)\b", re.IGNORECASE)
 
 _TPOT = re.compile(r"(?<![a-z])(?:tpot|time per output token)(?![a-z])", re.IGNORECASE)
 _MEDIAN = re.compile(r"(?<![a-z])(?:median|p50)(?![a-z\d])", re.IGNORECASE)
-_TAIL = re.compile(r"(?<![a-z])(?:p(?:9\d|75)|(?:max|min|std)(?![a-z]))", re.IGNORECASE)
+_OTHER = re.compile(r"(?<![a-z])(?:p(?:9\d|75)|(?:max|min|std)(?![a-z]))|\((?:s|sec\w*)\)", re.IGNORECASE)
+"""A name of another figure than the median or the mean in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def bare_number(cell: str) -> str:
 
 def tpot_names(names: Iterable[str]) -> list[str]:
     """The names of metrics or columns that have a median or a mean TPOT in milliseconds, medians first."""
-    named = [name for name in names if _TPOT.search(name) and not _TAIL.search(name)]
+    named = [name for name in names if _TPOT.search(name) and not _OTHER.search(name)]
     return sorted(named, key=lambda name: _MEDIAN.search(name) is None)
 
 

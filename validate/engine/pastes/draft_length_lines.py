@@ -28,7 +28,7 @@ _LINE = re.compile(
 )
 """A draft length and then a speed, with no other number between them except in brackets."""
 _SPEED = re.compile(r"(?P<speed>\d+(?:\.\d+)?)\s*(?:(?:tokens?|toks?|t)/s(?:ec)?|(?P<ms>ms))\b", re.I)
-_TPOT = re.compile(r"\btpot\b|\bms ?/ ?tok", re.I)
+_TPOT = re.compile(r"\btpot\b|(?<![a-z])ms ?(?:/|per) ?tok", re.I)
 """Words of a line whose milliseconds are the time of a token."""
 
 

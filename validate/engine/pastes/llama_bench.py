@@ -41,10 +41,10 @@ class LlamaBench(TextForm):
         on_host = {row.get(MOE_ON_HOST, "0") for row in rows(text, COLUMNS)} - {"0"}
         if not on_host:
             return ""
-        layers = min(on_host)
+        layers = sorted(on_host, key=int)
         return (
-            f"{MOE_ON_HOST} is {layers}, but the prediction has all experts on the device: compare with "
-            f"`perfmodel whatif --cpu-moe {layers} --host-bandwidth GB/S`"
+            f"{MOE_ON_HOST} is {' or '.join(layers)}, but the prediction has all experts on the device: "
+            f"compare with `perfmodel whatif --cpu-moe {layers[0]} --host-bandwidth GB/S`"
         )
 
     def prompts(self, where: str, text: str) -> list[PromptTiming]:

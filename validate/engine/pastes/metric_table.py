@@ -43,7 +43,8 @@ class MetricTable(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        facts = facts.over(load(text)).over(GivenFacts(accepted=stated(text).accepted))
+        around = "\n".join(line for line in text.splitlines() if "|" not in line)
+        facts = facts.over(load(text)).over(GivenFacts(accepted=stated(around).accepted))
         lengths = stated_lengths(where, facts)
         steps = []
         for head, metrics in _columns(text).items():
