@@ -18,7 +18,7 @@ from perfmodel.validate.engine.compared import (
     uncounted_draft,
     waits,
 )
-from perfmodel.validate.engine.fit import check_enough
+from perfmodel.validate.engine.fit import check_enough, usable
 from perfmodel.validate.engine.paste import STANDARD_INPUT, PastedText, read_place, recognised, steps_of
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.signs import refused_draft
@@ -55,7 +55,7 @@ def describe(q: EngineQuestion, pasted: PastedText, facts: GivenFacts, out: Path
     query = q.query_of_engine(pasted.engine)
     timings = _compare_steps(q, query, pasted, facts)
     try:
-        check_enough(timings)
+        check_enough(*usable(timings))
     except InputError as error:
         why = one_line(str(error)).removeprefix(f"--from: {pasted.where}: ")
         return say(f"missing for a calibration: {why}")

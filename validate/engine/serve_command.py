@@ -6,36 +6,15 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 
 from perfmodel.answers.point.foreign_flags import instead_of
 from perfmodel.reading import is_file
 from perfmodel.specs import DRIFT
+from perfmodel.validate.engine.programs import ServerCommand
 from perfmodel.validate.engine.signs import signs_in
 from perfmodel.validate.engine.written_servers import as_command
 
-PROGRAMS = {
-    "vllm serve": "vllm",
-    "-m vllm.entrypoints.openai.api_server": "vllm",
-    "vllm/vllm-openai": "vllm",
-    "-m sglang.launch_server": "sglang",
-    "sglang serve": "sglang",
-    "llama-server": "llamacpp",
-    "trtllm-serve": "trtllm",
-    "mlx_lm.server": "mlx",
-    "mlx_lm.generate": "mlx",
-    "llama.cpp:server": "llamacpp",
-    "ollama run": "llamacpp",
-}
-"""Beginning of a command -> ``--engine``."""
-MODEL_FIRST = ("vllm serve", "vllm/vllm-openai", "trtllm-serve", "ollama run")
-"""Beginnings of commands that have the model as an argument without a flag."""
-_COMMAND = re.compile(
-    rf"(?P<program>{'|'.join(map(re.escape, PROGRAMS))})\b(?:\S*?:v(?P<version>\d+\.\d+\.\d+))?\S*"
-    r"(?P<options>.*)",
-    re.S,
-)
-"""A command, or a container image of a server with its tag."""
 FLAGS = {
     "--model": "--model",
     "--model-path": "--model",
@@ -76,8 +55,12 @@ FLAGS = {
     "--max-num-seqs": "--max-num-seqs",
 }
 """Flag of a server -> the flag of perfmodel."""
-_WINDOWS = re.compile(r"(?<!\w)[A-Za-z]:\\[^\s\"']+")
-"""A path of Windows."""
+_WINDOWS = re.compile(
+    r"""(?<=")[A-Za-z]:\\[^"\n]+(?=")|(?<=')[A-Za-z]:\\[^'\n]+(?=')|(?<!\w)[A-Za-z]:\\[^\s"']+"""
+)
+"""A path of Windows, which can contain spaces if it is in quotes."""
+_NEXT_COMMAND = ("&&", "||", "|", ";", "&")
+"""Words of a shell after which another command begins."""
 CONFIG = "--speculative-config"
 HEADS = ("--speculative-draft-model-path", "--speculative-draft-model")
 """SGLang's flags for a draft head. Without a head, its algorithm EAGLE runs the MTP layers of the model."""
@@ -126,34 +109,30 @@ def question_of(text: str, hardware: str = "DEVICE") -> str | None:
     """The command line of a question about a server, translated from the command that starts the server, or
     from its declaration in YAML or Python. None for any other text.
     """
-    command = _COMMAND.search(as_command(_WINDOWS.sub(lambda path: path[0].replace("\\", "/"), text)))
+    command = ServerCommand.of(as_command(_WINDOWS.sub(lambda path: path[0].replace("\\", "/"), text)))
     if command is None:
         return None
     try:
-        options = shlex.split(command["options"].replace("\\\n", " "))
-        return _question(command, options, hardware)
+        words = shlex.split(command.options.replace("\\\n", " "))
+        return _question(command, [*takewhile(lambda word: word not in _NEXT_COMMAND, words)], hardware)
     except ValueError:  # an open quote, or a configuration that is no JSON
         return None
 
 
-def _question(command: re.Match[str], options: list[str], hardware: str) -> str:
+def _question(command: ServerCommand, options: list[str], hardware: str) -> str:
     """The command line of the question. Raises ValueError for a configuration that is no JSON.
 
     - options: the words after the program.
     """
     flags = {"--hardware": hardware}
-    if (
-        command["program"] in MODEL_FIRST
-        and options
-        and not options[0].startswith("-")
-        and not options[0].endswith(":")
-    ):
+    has_model = command.program.model_first and options and not options[0].startswith("-")
+    if has_model and not options[0].endswith(":"):
         flags |= dict(_file("--model", options[0]))
     flags |= dict(_flags(options))
     if "--gpu-layers" in flags or "--cpu-moe" in flags:
         flags |= _example("--host-bandwidth")
-    version = f"{DRIFT}{command['version']}" if command["version"] else ""
-    flags |= {"--engine": f"{PROGRAMS[command['program']]}{version}", "--batch": "1", "--context": "8k"}
+    version = f"{DRIFT}{command.version}" if command.version else ""
+    flags |= {"--engine": f"{command.program.engine}{version}", "--batch": "1", "--context": "8k"}
     verb = "whatif"
     if tree := _tree(options):
         verb = "tree"

@@ -1,6 +1,4 @@
-"""Rewrites servers that people declare in YAML (Docker Compose, Kubernetes) or start in Python as
-commands.
-"""
+"""Rewrites servers that people start in Python, in a container or in a shell as commands."""
 
 import ast
 import json
@@ -9,24 +7,13 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 
-IMAGES = ("vllm/vllm-openai", "llama.cpp:server")
-"""Names of container images that start a server. The options of the server are its arguments."""
+from perfmodel.validate.engine.containers import of_container
+from perfmodel.validate.engine.programs import COMMAND
+
 LONGEST_CALL = 4000
 """Largest number of characters in a call of Python."""
-_LIST = re.compile(
-    r"^(?P<key>[ \t-]*(?:command|args|cmd|CMD|ENTRYPOINT):?)[ \t]*(?P<items>\[.*?\])[ \t]*$", re.M | re.S
-)
-"""A list in brackets with the words of a command, in YAML or in a Dockerfile."""
-_KEY = re.compile(
-    r"^(?:[ \t]*(?:- )?(?:command|args|cmd):(?:[ \t]*[>|][-+]?)?|(?:CMD|ENTRYPOINT))(?=\s)", re.M
-)
-"""The key of the command in YAML, or its instruction in a Dockerfile."""
-_COMMENT = re.compile(r"^[ \t]*#.*\n", re.M)
-"""A line of YAML that is a comment."""
-_ITEM = re.compile(r"^[ \t]*- (?=\S)", re.M)
-"""The beginning of an item of a list in YAML."""
-_SERVE = re.compile(r"^(?:vllm serve|python3? -m vllm\.entrypoints\.openai\.api_server)\s")
-"""The beginning of a command that an image adds by itself."""
+_SHELL = re.compile(r"\s-l?c\s+(?P<quote>[\"'])(?P<command>.*?)(?<!\\)(?P=quote)", re.S)
+"""The command in quotes that a shell runs, as in ``sh -c "..."``."""
 _CALL = re.compile(r"\b(?P<name>LLM|AsyncEngineArgs|EngineArgs|Engine|ServerArgs)\(")
 _COMMANDS = {
     "LLM": "vllm serve",
@@ -52,7 +39,7 @@ def as_command(text: str) -> str:
     """The text, with a server that is declared in YAML or started in Python as a command. Any other text is
     returned unchanged.
     """
-    command = _of_python(text) or _of_yaml(text)
+    command = _of_python(text) or _of_shell(of_container(text) or text)
     return f"{command} {_draft_of(text)}" if "trtllm-serve" in command else command
 
 
@@ -70,27 +57,14 @@ def _draft_of(text: str) -> str:
     return shlex.quote(f"--speculative-config={json.dumps(config)}")
 
 
-def _of_yaml(text: str) -> str:
-    """The text with the words of a declared command in one line."""
-    if _KEY.search(text) is None and _LIST.search(text) is None:
-        return text
-    text = _COMMENT.sub("", text)
-    text = _LIST.sub(lambda found: f"{found['key']} {_joined(found['items'])}", text)
-    image = next((found for name in IMAGES if (found := re.search(re.escape(name) + r"\S*", text))), None)
-    keys = [key for key in _KEY.finditer(text) if image is None or key.start() > image.end()]
-    if not keys:
-        return text
-    command = _ITEM.sub("", _KEY.sub("", text[keys[0].start() :]))
-    return f"{image[0]} {_SERVE.sub('', command.lstrip())}" if image else command
+def _of_shell(text: str) -> str:
+    """The text, with the command of a server that a shell runs without its quotes."""
 
+    def opened(found: re.Match[str]) -> str:
+        is_server = COMMAND.search(found["command"])
+        return " " + found["command"].replace('\\"', '"') if is_server else found[0]
 
-def _joined(items: str) -> str:
-    """The words of a list in brackets. An item with spaces is a whole command."""
-    with suppress(*_NOT_READ):
-        words = ast.literal_eval(items)
-        if isinstance(words, list) and all(isinstance(word, str) for word in words):
-            return " ".join(shlex.quote(word) if word.startswith("{") else word for word in words)
-    return items
+    return _SHELL.sub(opened, text)
 
 
 def _of_python(text: str) -> str | None:

@@ -113,6 +113,17 @@ def test_a_text_on_standard_input_that_is_enough_has_to_be_saved(monkeypatch, ca
     assert out.endswith("enough for a calibration: save the text, and give its name to --from")
 
 
+def test_steps_with_too_much_prefill_are_not_enough_for_a_calibration(monkeypatch, capsys) -> None:
+    """They are set aside, as for a file."""
+    drafted = sample("serving_block").replace("32768", "327680")
+    plain = drafted[: drafted.index("---------------Speculative")] + "=" * 50 + "\n"
+    both = drafted + plain
+    text = both + both.replace("327680", "655360")
+    _, out = pasted(monkeypatch, capsys, text, "--draft", "eagle3", "--from", "-")
+    assert "4 steps are set aside for the prefill in them" in " ".join(out.split())
+    assert "enough for a calibration: save" not in out
+
+
 def test_a_file_of_printed_text_that_is_enough_is_fitted(monkeypatch, tmp_path, capsys) -> None:
     """To the engine that printed it, unless --engine names another."""
     path = tmp_path / "server.txt"

@@ -45,6 +45,49 @@ CMD ["python3", "-m", "sglang.launch_server", "--model-path", "Q/W", "--tp", "2"
 IMAGE_OF_VLLM = """FROM vllm/vllm-openai:v0.26.0
 ENTRYPOINT ["vllm", "serve", "Q/W", "--tensor-parallel-size", "2"]
 """
+SHELL = """
+containers:
+- command: ["/bin/sh", "-c"]
+  args: ["exec vllm serve Q/W --tensor-parallel-size 2 --speculative-config '{\\"method\\": \\"mtp\\"}'"]
+  image: vllm/vllm-openai:v0.26.0
+"""
+SHELL_OF_LINES = """
+command:
+- /bin/bash
+- -c
+- |
+  vllm serve Q/W \\
+    --tensor-parallel-size 2 && sleep 5
+image: vllm/vllm-openai:v0.26.0
+"""
+SHELL_WORDS = 'command: [sh, -c, "exec python3 -m sglang.launch_server --model-path Q/W --tp 4"]'
+SHELL_OF_DOCKER = 'docker run --entrypoint sh vllm/vllm-openai:v0.26.0 -c "vllm serve Q/W -tp 2"'
+ARGUMENTS_FIRST = """
+- args:
+  - --model
+  - Q/W
+
+  - --tensor-parallel-size
+  - "2"
+  image: vllm/vllm-openai:v0.26.0
+  name: one
+- args: [--model, Q/V, --data-parallel-size, "4"]
+  image: vllm/vllm-openai:v0.27.0
+"""
+TWO_SERVICES = """
+services:
+  one:
+    image: vllm/vllm-openai:v0.26.0
+    command: --model Q/W --tensor-parallel-size 2
+  two:
+    image: vllm/vllm-openai:v0.27.0
+    command: --model Q/V
+"""
+OTHER_COMMAND = """
+cmd: nvidia-smi
+
+vllm serve Q/W --tensor-parallel-size 2
+"""
 COMMENTED = """
 image: vllm/vllm-openai:v0.26.0
 args:
@@ -108,6 +151,13 @@ llm = LLM("nvidia/x", tensor_parallel_size=8, speculative_config=draft)
         (ARGS, f"--model Qwen/Qwen3-32B --draft mtp --gamma 1 --engine vllm@0.26.0 {END}"),
         (DOCKERFILE, f"--model Q/W --tp 2 --engine sglang {END}"),
         (IMAGE_OF_VLLM, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
+        (SHELL, f"--model Q/W --tp 2 --draft mtp --engine vllm@0.26.0 {END}"),
+        (SHELL_OF_LINES, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
+        (SHELL_WORDS, f"--model Q/W --tp 4 --engine sglang {END}"),
+        (SHELL_OF_DOCKER, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
+        (ARGUMENTS_FIRST, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
+        (TWO_SERVICES, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
+        (OTHER_COMMAND, f"--model Q/W --tp 2 --engine vllm {END}"),
         (COMMENTED, f"--model Q/W --engine vllm@0.26.0 {END}"),
         (SWAP, f"--model a/B-GGUF:Q4_K_M --draft mtp --gamma 2 --engine llamacpp {END}"),
         (LLAMA_IMAGE, f"--model Qwen3-32B --weights q4_k_m --engine llamacpp {END}"),
@@ -146,7 +196,15 @@ def test_a_broken_list_is_no_command() -> None:
     assert question_of("args: [broken, 'list]") is None
 
 
-def test_a_path_of_windows_names_the_model_and_the_format() -> None:
-    asked = question_of(r"llama-server.exe -m C:\models\Qwen3.8-27B-UD-Q4_K_XL.gguf -ngl 999 -np 1")
+@pytest.mark.parametrize(
+    "path",
+    [
+        r"C:\models\Qwen3.8-27B-UD-Q4_K_XL.gguf",
+        r'"D:\my models\Qwen3.8-27B-UD-Q4_K_XL.gguf"',
+        r"'D:\my models\Qwen3.8-27B-UD-Q4_K_XL.gguf'",
+    ],
+)
+def test_a_path_of_windows_names_the_model_and_the_format(path: str) -> None:
+    asked = question_of(f"llama-server.exe -m {path} -ngl 999 -np 1")
     assert asked is not None
     assert "--model Qwen3.8-27B --weights ud-q4_k_xl" in asked
