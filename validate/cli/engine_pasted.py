@@ -18,13 +18,14 @@ from perfmodel.validate.engine.compared import (
     uncounted_draft,
     waits,
 )
+from perfmodel.validate.engine.expected_acceptance import expected_gain, usual_gain
 from perfmodel.validate.engine.fit import check_enough, usable
+from perfmodel.validate.engine.metrics_page import page_of
 from perfmodel.validate.engine.paste import STANDARD_INPUT, PastedText, read_place, recognised, steps_of
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.signs import refused_draft
 from perfmodel.validate.engine.sources import BenchFile, sources_of
 from perfmodel.validate.engine.timing import GivenFacts, Timing
-from perfmodel.validate.engine.watch import expected_gain, page_of, usual_gain
 
 
 def pasted_of(files: tuple[str, ...], hardware: str) -> tuple[PastedText, GivenFacts] | None:

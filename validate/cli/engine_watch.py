@@ -23,20 +23,16 @@ from perfmodel.validate.engine.acceptance.prometheus import since
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.cache_size import compared_cache, printed_draft_length
 from perfmodel.validate.engine.client import without_words
+from perfmodel.validate.engine.expected_acceptance import expected
 from perfmodel.validate.engine.logged_config import LoggedConfig
+from perfmodel.validate.engine.metrics_page import read_page
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.running_requests import of_all_ranks, running
+from perfmodel.validate.engine.served_counts import ServedCounts
 from perfmodel.validate.engine.signs import refused_draft
-from perfmodel.validate.engine.watch import (
-    ServedCounts,
-    check_health,
-    command,
-    drift,
-    expected,
-    of_all_ranks,
-    read_page,
-    running,
-)
+from perfmodel.validate.engine.watch import command, drift
+from perfmodel.validate.engine.watched_health import check_health
 
 FURTHER = (*(name for name in OF_SERVER if name != "power_limit"), "engine", "calibration")
 """Arguments of `schedule` in addition to its model, device and draft. It has no power limit."""

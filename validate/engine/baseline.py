@@ -15,7 +15,7 @@ from perfmodel.validate.engine.health import Health, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import PromptTiming
-from perfmodel.validate.engine.watch import GAUGES, of_all_ranks, running
+from perfmodel.validate.engine.running_requests import GAUGES, of_all_ranks, running
 
 USED_TOKENS = "sglang:num_used_tokens"
 USED_SHARES = ("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc")

@@ -1,5 +1,6 @@
 """A running server's counters against the length that it serves: single answers are the oracle."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,10 @@ from perfmodel.answers.question import Query
 from perfmodel.cli import run
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance.prometheus import samples, since
-from perfmodel.validate.engine.watch import TOLERANCE, ServedCounts, command, running
+from perfmodel.validate.engine.running_requests import running
+from perfmodel.validate.engine.served_counts import ServedCounts
+from perfmodel.validate.engine.watch import TOLERANCE, command
+from tests.validate.engine.server import HEAD, NOT_FOUND, serving_bytes
 
 ASK = ["--model", "llama-3.1-8b", "--hardware", "h100", "--draft", "eagle3"]
 DRAFTED = {"num_drafts": 10000, "num_draft_tokens": 30000}
@@ -84,6 +88,26 @@ def test_pages_that_say_nothing_are_refused(tmp_path, capsys) -> None:
     assert "given once, or twice" in capsys.readouterr().err
     assert run(["validate", "engine", *watched, *ASK, "--context", "1k,200k"]) == 2
     assert "--context: must be at most 131072, the longest of llama-3.1-8b" in capsys.readouterr().err
+
+
+def test_a_running_server_is_read_at_its_url(tmp_path, capsys) -> None:
+    saved = tmp_path / "page"
+    saved.write_text(page(12))
+    assert run(["validate", "engine", "--watch", str(saved), *ASK]) == 0
+    of_file = capsys.readouterr().out
+
+    def metrics(path: str, *_: bytes) -> Iterator[bytes]:
+        yield HEAD + page(12).encode() if path == "/metrics" else NOT_FOUND
+
+    with serving_bytes(metrics) as url:
+        assert run(["validate", "engine", "--watch", url, *ASK]) == 0
+        assert capsys.readouterr().out == of_file
+
+
+def test_a_server_without_metrics_is_refused(capsys) -> None:
+    with serving_bytes(lambda *_: iter([NOT_FOUND])) as url:
+        assert run(["validate", "engine", "--watch", url, *ASK]) == 2
+    assert capsys.readouterr().err == f"error: --watch: {url} has no page /metrics\n"
 
 
 @pytest.mark.parametrize(
