@@ -25,10 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
+from perfmodel.queueing.chain import TINY
 from perfmodel.queueing.first_token import as_passes_end, backlog, first_token, missed_s, own_passes_of
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.moments import Moments, shares_of
-from perfmodel.queueing.occupancy import TINY, prompts_per_pass
+from perfmodel.queueing.saturation import prompts_per_pass
 from perfmodel.queueing.served_load import seen_by_requests
 from perfmodel.queueing.steps import StepTimes
 
@@ -85,21 +86,26 @@ def client_cycle(
     fewer = np.geomspace(1.0, float(clients.max()), FEWER_CLIENTS)
     tried, places = np.unique(np.concatenate([fewer, clients]), return_inverse=True)
     cycle = _undisturbed(steps, lengths, limits, tried)
-    least = np.ones_like(tried)
     changes_length = len({t.gamma for t in steps.table}) > 1
-    if changes_length:  # the rate falls where the table changes to a slower length
-        request_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
-        each = 1.0 / request_s
-        least = np.interp(1.0 + cycle.others, steps.batches, each / np.maximum.accumulate(each))
-    # with a single length, more clients never decode faster
-    rising = np.asarray if changes_length else np.maximum.accumulate
-    cycle = replace(cycle, decoding_s=rising(cycle.decoding_s))
+    never_faster = np.asarray if changes_length else np.maximum.accumulate
+    cycle = replace(cycle, decoding_s=never_faster(cycle.decoding_s))
     rates = tried / cycle.seconds
-    never_less = least * np.maximum.accumulate(rates)
-    rates = np.minimum(np.maximum(rates, never_less), saturation_rate)
+    least = np.maximum.accumulate(rates)
+    if changes_length:
+        least = least * _kept_after_a_change(steps, lengths, cycle.others)
+    rates = np.minimum(np.maximum(rates, least), saturation_rate)
     shorter = np.minimum(1.0, tried / rates / cycle.seconds)
-    cycle = replace(cycle, decoding_s=rising(cycle.decoding_s * shorter), requests_per_s=rates)
+    cycle = replace(cycle, decoding_s=never_faster(cycle.decoding_s * shorter), requests_per_s=rates)
     return cycle.at(places[fewer.size :])
+
+
+def _kept_after_a_change(steps: StepTimes, lengths: Lengths, others: Array) -> Array:
+    """The share of the highest rate of all smaller batches that is left at this batch, over ``[number of
+    clients]``. It is below 1 where the table changes to a slower draft length.
+    """
+    request_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
+    rate = 1.0 / request_s
+    return np.interp(1.0 + others, steps.batches, rate / np.maximum.accumulate(rate))
 
 
 def _undisturbed(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Array) -> ClientCycle:
@@ -113,12 +119,13 @@ def _undisturbed(steps: StepTimes, lengths: Lengths, limits: Limits, clients: Ar
         decode_s = seen_by_requests(steps, share_of_batches(steps, clients, share)) @ steps.decode_s
     pass_s = decode_s + ends * steps.prompt_at(batch)
     decoding_s = steps.iterations(lengths) * pass_s
-    alone = (1.0 - share) ** (clients - 1.0)  # probability that no other client decodes
+    # a client meets either no other decoding client, or their mean number
+    alone = (1.0 - share) ** (clients - 1.0)
     chances = np.stack([alone, 1.0 - alone], -1)
-    around = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)
-    per_pass = prompts_per_pass(steps, lengths, limits, around)
-    meeting = as_passes_end(steps, around, ends, per_pass, clients - 1.0 - others)
-    ttft = first_token(steps, lengths, around, chances, per_pass, meeting)
+    met = np.stack([np.zeros_like(others), np.maximum(others, 1.0)], -1)
+    per_pass = prompts_per_pass(steps, lengths, limits, met)
+    meeting = as_passes_end(steps, met, ends, per_pass, clients - 1.0 - others)
+    ttft = first_token(steps, lengths, met, chances, per_pass, meeting)
     return ClientCycle(decoding_s, ttft, others, clients / (decoding_s + ttft.mean))
 
 

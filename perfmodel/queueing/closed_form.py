@@ -6,8 +6,9 @@ from perfmodel.operations import Array
 from perfmodel.queueing.client_cycle import client_cycle
 from perfmodel.queueing.closed_loop import at_server, closed_loop
 from perfmodel.queueing.load import Limits, Load
-from perfmodel.queueing.occupancy import capacity, occupancy
+from perfmodel.queueing.occupancy import occupancy
 from perfmodel.queueing.open_loop import open_loop, running_requests
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.served_load import ServedLoad, joined
 from perfmodel.queueing.steps import StepTimes
 

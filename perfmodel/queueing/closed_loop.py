@@ -11,8 +11,8 @@ from perfmodel.operations import Array
 from perfmodel.queueing.client_cycle import FEWER_CLIENTS, client_cycle, share_of_batches
 from perfmodel.queueing.load import Limits, Load
 from perfmodel.queueing.moments import Moments
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.per_token import per_token
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.served_load import ServedLoad, seen_by_requests
 from perfmodel.queueing.steps import StepTimes
 

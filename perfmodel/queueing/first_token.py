@@ -20,9 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from perfmodel.operations import Array
+from perfmodel.queueing.chain import TINY
 from perfmodel.queueing.load import Lengths, whole_passes
 from perfmodel.queueing.moments import Moments, mixed, sometimes, uniform
-from perfmodel.queueing.occupancy import NEGLIGIBLE, TINY
+from perfmodel.queueing.occupancy import NEGLIGIBLE
 from perfmodel.queueing.steps import StepTimes
 
 FULL = 0.98

@@ -7,11 +7,13 @@ from functools import cache
 import numpy as np
 
 from perfmodel.operations import Array
+from perfmodel.queueing.chain import TINY
 from perfmodel.queueing.first_token import FULL, at_any_time, first_token
 from perfmodel.queueing.load import Limits, Load
 from perfmodel.queueing.moments import Moments, mixed, sometimes
-from perfmodel.queueing.occupancy import TINY, Occupancy, capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.occupancy import Occupancy, occupancy
 from perfmodel.queueing.per_token import per_token
+from perfmodel.queueing.saturation import capacity, prompts_per_pass
 from perfmodel.queueing.served_load import ServedLoad, seen_by_requests
 from perfmodel.queueing.steps import StepTimes
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.occupancy import Occupancy, capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.occupancy import Occupancy, occupancy
+from perfmodel.queueing.saturation import capacity, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 
 LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
@@ -33,8 +34,8 @@ EQUAL = server([0.01] * 60)
 
 def test_irregular_gaps_bunch_the_arrivals_of_a_stay() -> None:
     """5 requests per second that stay 0.1 s: 0.5 arrivals, in which 0.5 / 0.9 of an excess of 1 is seen."""
-    assert at_rate(SHARED, 5.0).index.item() == pytest.approx(1)
-    assert at_rate(SHARED, 5.0, burstiness=0.5).index.item() == pytest.approx(1 + 0.5 / 0.9)
+    assert at_rate(SHARED, 5.0).dispersion.item() == pytest.approx(1)
+    assert at_rate(SHARED, 5.0, burstiness=0.5).dispersion.item() == pytest.approx(1 + 0.5 / 0.9)
 
 
 def test_prompts_bunch_the_arrivals_of_a_stay() -> None:
@@ -43,7 +44,7 @@ def test_prompts_bunch_the_arrivals_of_a_stay() -> None:
     """
     steps = replace(SHARED, prompt_s=np.full(SHARED.seats, 0.05))
     seen = 1 - (1 - math.exp(-2)) / 2
-    assert at_rate(steps, 5.0).index.item() == pytest.approx(1 + (1 / 0.75**2 - 1) * seen)
+    assert at_rate(steps, 5.0).dispersion.item() == pytest.approx(1 + (1 / 0.75**2 - 1) * seen)
 
 
 def test_prompts_take_what_they_take_at_the_batch_that_leaves_as_fast_as_requests_come() -> None:
@@ -53,7 +54,7 @@ def test_prompts_take_what_they_take_at_the_batch_that_leaves_as_fast_as_request
     prompt_s = np.where(np.arange(60) < 7, 0.02, 0.01)
     o = at_rate(replace(EQUAL, prompt_s=prompt_s), 8.0)
     assert o.pass_s[0, [0, 8]] == pytest.approx([0.01 / 0.84, 0.01 / 0.92])
-    assert o.index.item() == pytest.approx(1 + (1 / 0.92**2 - 1) * 0.99)
+    assert o.dispersion.item() == pytest.approx(1 + (1 / 0.92**2 - 1) * 0.99)
 
 
 def test_even_arrivals_are_a_binomial_number_of_requests() -> None:
@@ -67,7 +68,7 @@ def test_even_arrivals_are_a_binomial_number_of_requests() -> None:
     expected = [0.8 * binomial(12, n) + 0.2 * binomial(13, n) for n in range(14)]
     np.testing.assert_allclose(o.share[0, :14], expected, rtol=1e-9, atol=1e-12)
     assert o.running.item() == pytest.approx(8)
-    assert o.index.item() == pytest.approx(0.8 * (1 - 8 / 12) + 0.2 * (1 - 8 / 13))
+    assert o.dispersion.item() == pytest.approx(0.8 * (1 - 8 / 12) + 0.2 * (1 - 8 / 13))
 
 
 def test_of_two_loads_at_one_rate_the_lower_is_reported() -> None:
@@ -93,7 +94,7 @@ def of_three_seats(last_share: float = 0.05, saturated: bool = False) -> Occupan
         saturated=np.array([saturated]),
         metastable=np.array([False]),
         load=np.full((1, 3), 0.5),
-        index=np.array([[3.0]]),
+        dispersion=np.array([[3.0]]),
     )
 
 

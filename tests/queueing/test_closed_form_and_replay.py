@@ -18,9 +18,9 @@ from perfmodel.answers.load.closed_form_range import (
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.load import Lengths, Limits, Load, whole_passes
-from perfmodel.queueing.occupancy import capacity, prompts_per_pass
 from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
 from perfmodel.queueing.replay import replay
+from perfmodel.queueing.saturation import capacity, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import switched
 

@@ -16,11 +16,11 @@ import pytest
 from perfmodel.queueing.arrivals import arrivals
 from perfmodel.queueing.closed_form import mean_tpot_s, serve
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.table import by_batch
 from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
 from perfmodel.queueing.prefix import CachedPrompts, HitLaw, Reuse
 from perfmodel.queueing.replay import replay
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.sessions import draw, sharing
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.served_requests import PassOrder

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.occupancy import capacity, occupancy
+from perfmodel.queueing.occupancy import occupancy
 from perfmodel.queueing.policies.table import by_batch, walk
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import SELDOM, shares_and_values
 

@@ -11,9 +11,9 @@ import perfmodel as pm
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Replica, policies
 from perfmodel.queueing.policies.confidence import expected
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import prompt_times
 

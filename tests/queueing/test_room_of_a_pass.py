@@ -7,8 +7,9 @@ import pytest
 
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.occupancy import capacity, occupancy, prompts_per_pass
+from perfmodel.queueing.occupancy import occupancy
 from perfmodel.queueing.pricing import step_times
+from perfmodel.queueing.saturation import capacity, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.request_costs import EngineRequests
 from tests.plots.figures import ASK

@@ -9,8 +9,8 @@ from hypothesis import example, given, settings, strategies as st
 from perfmodel.queueing.closed_form import BLOCK, serve
 from perfmodel.queueing.first_token import as_passes_end
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.prefill_time import PrefillTime, prompt_s_of
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 
 LENGTHS = Lengths(1000.0, 101.0, 300.0, 40.0)

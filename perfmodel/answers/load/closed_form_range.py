@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from perfmodel.answers.load.loop import Loop
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
+from perfmodel.queueing.chain import TINY
 from perfmodel.queueing.load import Lengths, Limits
-from perfmodel.queueing.occupancy import TINY, prompts_per_pass
+from perfmodel.queueing.saturation import prompts_per_pass
 from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.served_requests import PassOrder

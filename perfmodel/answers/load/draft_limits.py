@@ -8,9 +8,9 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import runs
 from perfmodel.queueing.closed_form import mean_tpot_s
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.policies.auto import Auto
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 
 LOADS_TRIED = 24

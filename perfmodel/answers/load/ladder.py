@@ -31,9 +31,9 @@ from perfmodel.answers.load.rising import at_least, at_most
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, load_of
 from perfmodel.queueing.closed_form import serve
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replayed_requests import ReplayedRequests
+from perfmodel.queueing.saturation import capacity
 
 SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97, 1.0)
 """Rungs of an open loop, as shares of the largest rate that the server can serve."""

@@ -11,8 +11,8 @@ from perfmodel.answers.load.rows_by_load import Priced
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow, load_of
 from perfmodel.operations import Array
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice
+from perfmodel.queueing.saturation import capacity
 
 STEPS = 16
 """Number of loads that are computed at once. A first search covers the whole range. A second one covers the

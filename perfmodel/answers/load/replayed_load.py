@@ -18,10 +18,10 @@ from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
 from perfmodel.queueing.arrivals import Arrivals
 from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.load import Lengths, Load
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies import Choice
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.replayed_requests import ReplayedRequests
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs import Z
 from perfmodel.speculation import Scenario

@@ -6,8 +6,8 @@ import numpy as np
 
 from perfmodel.operations import Array, Ints
 from perfmodel.queueing.closed_loop import at_server
-from perfmodel.queueing.occupancy import capacity
 from perfmodel.queueing.policies.base import Choice, LengthPolicy, Replica
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation.length_to_run import length_to_run
 

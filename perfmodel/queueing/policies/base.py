@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.queueing.switching import switched
 from perfmodel.speculation.scenario import Scenario

@@ -16,7 +16,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
 from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.load import Limits
-from perfmodel.queueing.occupancy import capacity
+from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 
 FULL = 0.99
