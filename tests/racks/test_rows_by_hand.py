@@ -53,6 +53,39 @@ def test_a_row_with_a_draft_asks_for_mtp_at_its_measured_tokens_per_iteration() 
     assert not {"draft", "tokens_per_iteration", "moe_imbalance"} & set(plain)
 
 
+def test_a_row_that_states_no_layout_asks_for_one_device_without_copies_of_experts() -> None:
+    bare = replace(row_of("lmsys-mtp-01"), nodes="", tp=None, ep=None, dp=None, redundant_experts=None)
+    asked = bare.question()
+    assert (asked["ep"], asked["dp"], asked["redundant_experts"], asked["overlap"]) == (1, 1, 0, "auto")
+    assert not {"nodes", "tp"} & set(asked), "these have defaults of whatif"
+    stated = row_of("lmsys-h100-05")
+    assert stated.question()["redundant_experts"] == stated.redundant_experts == 32
+    assert (stated.question()["ep"], stated.question()["dp"]) == (stated.ep, stated.dp)
+
+
+def test_a_row_predicts_two_pools_if_it_states_them_and_was_served() -> None:
+    stated = row_of("ix-dsr1-trt-01")
+    assert stated.has_pools
+    assert replace(stated, kind="served").has_pools
+    assert not replace(stated, kind="offload").has_pools
+    for name in ("prefill", "clients", "input_len", "output_len", "tokens_per_s_gpu", "tp"):
+        assert not replace(stated, **{name: None}).has_pools, name
+
+
+def test_a_row_counts_unless_a_reason_leaves_it_out() -> None:
+    assert row_of("lmsys-mtp-01").counts
+    assert not row_of("ix-dsr1-trt-10").counts, "its draft length is not stated"
+
+
+def test_a_figure_that_the_source_does_not_state_is_nan() -> None:
+    stated = row_of("ix-dsr1-trt-01")
+    assert stated.measured_step_ms == stated.step_ms
+    assert stated.measured_tokens_per_s_gpu == stated.tokens_per_s_gpu
+    unstated = replace(stated, step_ms=None, tokens_per_s_gpu=None)
+    assert math.isnan(unstated.measured_step_ms)
+    assert math.isnan(unstated.measured_tokens_per_s_gpu)
+
+
 def error(source: str, log_error: float, beyond_node: bool = True) -> RackError:
     return RackError("row", source, "step", 1.0, math.exp(log_error), beyond_node=beyond_node)
 

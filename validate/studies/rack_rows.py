@@ -73,12 +73,25 @@ class RackRow:
         return not self.left_out
 
     def question(self) -> dict[str, Any]:
-        """The arguments of `whatif` for this run."""
-        arguments = {
+        """The arguments of `whatif` for this run. An argument is missing if the source does not state it and
+        `whatif` has a default.
+        """
+        arguments = self._served() | self._layout() | self._speculation()
+        arguments |= {"batch": self.batch, "context": self.context}
+        return {name: value for name, value in arguments.items() if value is not None}
+
+    def _served(self) -> dict[str, Any]:
+        """The model, its weights, the device and the engine. None stands for a default."""
+        return {
             "model": self.model,
             "hardware": self.hardware,
             "engine": self.engine,
             "weights": self.weights or None,
+        }
+
+    def _layout(self) -> dict[str, Any]:
+        """The nodes and the parallel layout of a decode instance. None stands for a default."""
+        return {
             "nodes": self.nodes or None,
             "tp": self.tp,
             "ep": self.ep or 1,
@@ -86,13 +99,19 @@ class RackRow:
             "redundant_experts": self.redundant_experts or 0,
             "moe_imbalance": self.moe_imbalance,
             "overlap": self.overlap or "auto",
-            "batch": self.batch,
-            "context": self.context,
-            "gamma": self.gamma,
         }
-        if self.gamma:
-            arguments |= {"draft": "mtp", "tokens_per_iteration": self.tokens_per_iteration}
-        return {name: value for name, value in arguments.items() if value is not None}
+
+    def _speculation(self) -> dict[str, Any]:
+        """The draft length, and for a run with a draft also its kind and acceptance. The draft is MTP,
+        also if the source simulates its acceptance (``simulated``). None stands for a default.
+        """
+        if not self.gamma:
+            return {"gamma": self.gamma}
+        return {
+            "gamma": self.gamma,
+            "draft": "mtp",
+            "tokens_per_iteration": self.tokens_per_iteration,
+        }
 
     @property
     def has_pools(self) -> bool:
