@@ -18,7 +18,8 @@ from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_text
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.timing import GivenFacts
 from perfmodel.validate.solving import shortened
-from tests.validate.engine.test_formats import FILES, RUNS
+from tests.validate.engine.runs_by_hand import RUNS
+from tests.validate.engine.test_formats import FILES
 
 KEPT = Path(__file__).with_name("changed.txt")
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?![\w.])")

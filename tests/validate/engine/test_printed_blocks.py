@@ -1,0 +1,46 @@
+"""The block that a benchmark client prints at its end."""
+
+from pathlib import Path
+
+from perfmodel.validate.engine.formats import read
+from perfmodel.validate.engine.pastes.serving_block import BLOCK_TITLE, ServingBlock
+from perfmodel.validate.engine.timing import GivenFacts
+from tests.refusals import refused
+
+FILES = Path(__file__).parent / "files"
+
+
+def test_two_printed_blocks_are_two_runs_and_a_cut_one_is_refused(tmp_path) -> None:
+    text = (FILES / "printed.txt").read_text()
+    path = tmp_path / "log.txt"
+    other = text.replace("Maximum request concurrency:             8", "Max request concurrency: 4")
+    path.write_text(text + other.replace("21.50", "43.00"))
+    assert [t.batch for t in read(path, GivenFacts())] == [8, 4]
+    path.write_text(text[: text.index("Median TPOT")])
+    refused(r"log\.txt: median_tpot_ms: must be a number", read, path, GivenFacts())
+
+
+def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
+    """Stated, or tokens over drafts."""
+    printed = {
+        "Successful requests": 2,
+        "Max request concurrency": 2,
+        "Benchmark duration (s)": 3,
+        "Median TPOT (ms)": 20,
+        "Total input tokens": 20,
+        "Total generated tokens": 20,
+        "Accept length": 2.5,
+    }
+
+    def step(gamma: int | None = None, **more: float) -> tuple[float, ...]:
+        lines = [f"\n{name}:  {value}" for name, value in (printed | more).items()]
+        text = BLOCK_TITLE + "".join(lines)
+        (t,) = ServingBlock().read("x", text, GivenFacts(gamma=gamma))
+        return t.gamma, t.tokens_per_iteration, t.seconds
+
+    refused("x: gamma: must be stated, as in --from x,gamma=N", step)
+    assert step(**{"Accept length": 1.0}) == (0, 1.0, 0.02)
+    assert step(3) == (3, 2.5, 0.05)
+    assert step(None, **{"Drafts": 10, "Draft tokens": 38}) == (4, 2.5, 0.05)
+    twice = step(3, **{"Peak requests": 9, "median TPOT (ms)": 50})
+    assert twice == (3, 2.5, 0.05), "of a line that is there twice the first"
