@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.operations import Array
 from perfmodel.specs import load_model
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.judged_runs import JudgedRun, errors_left_out
 from perfmodel.validate.studies.public_runs import PublicRun
-from perfmodel.validate.studies.robust import Array
 
 NEAR = 0.03
 """Largest loss of throughput, as a share, with which a draft length counts as near the best length."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.decisions import count_sides
@@ -23,7 +24,6 @@ from perfmodel.validate.studies.held_out import name_of, rows_of
 from perfmodel.validate.studies.held_out_errors import HeldOutErrors, of_groups
 from perfmodel.validate.studies.held_out_intervals import covered
 from perfmodel.validate.studies.parameters import ENGINES
-from perfmodel.validate.studies.robust import Array
 
 
 def figures() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.specs import VERSION, Quantity, Relation, Scatter, Z, files, load_model, release
 from perfmodel.specs.calibrations.calibration import beyond
 from perfmodel.validate.records import BUNDLED
@@ -27,7 +28,6 @@ from perfmodel.validate.studies.held_out_errors import BORROWED, HeldOutErrors
 from perfmodel.validate.studies.iterations import Iteration, Iterations
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.published_engines import DecodeRow, alike
-from perfmodel.validate.studies.robust import Array
 from perfmodel.validate.studies.steps import DecodeRows, group_of
 
 PATH = BUNDLED / "engines.json"

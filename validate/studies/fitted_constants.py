@@ -17,10 +17,9 @@ from perfmodel.specs import (
     read_kernels,
     release,
 )
-from perfmodel.validate.solving import grouped
+from perfmodel.validate.solving import Values, grouped
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_parameters import PUBLIC
-from perfmodel.validate.studies.robust import Values
 
 GRAPH_TOKENS = (8, 512)
 """Step and largest size of the captured CUDA graphs, in tokens. By default, vLLM captures graphs of 1, 2 and

@@ -8,10 +8,12 @@ from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.specs import Relation, architecture_of, calibration_of, load_gpu
+from perfmodel.validate.solving import Values
 from perfmodel.validate.studies.fitted_parameters import DECODING
 from perfmodel.validate.studies.published_engines import DecodeRow, engine_decode
-from perfmodel.validate.studies.robust import Array, FittedRows, Row, Values
+from perfmodel.validate.studies.robust import FittedRows, Row
 from perfmodel.validate.studies.steps import DecodeRows
 
 FOLD_ROUNDS = 2

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.specs import COVERAGE, Scatter
 from perfmodel.validate.engine.fit import small_sample
 from perfmodel.validate.solving import grouped, significant
-from perfmodel.validate.studies.robust import Array
 
 BORROWED = 0.1
 """Weight of a group of another engine relative to a group of the same engine. An assumption: it may change

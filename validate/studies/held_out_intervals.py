@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.held_out_errors import HeldOutErrors
-from perfmodel.validate.studies.robust import Array
 
 
 class Covered(NamedTuple):

@@ -18,11 +18,13 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
 from perfmodel.drafts import kinds
+from perfmodel.operations import Array
 from perfmodel.specs import Calibration
 from perfmodel.speculation import with_calibration
-from perfmodel.validate.solving import grouped
+from perfmodel.validate.solving import Values, grouped
 from perfmodel.validate.studies.answered_runs import SET_ALPHA
 from perfmodel.validate.studies.engine_versions import version_of
+from perfmodel.validate.studies.error_parts import ErrorSpread, Parts, parts_of
 from perfmodel.validate.studies.fitted_constants import FittedConstants
 from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.parameters import PlacedConstant
@@ -34,7 +36,7 @@ from perfmodel.validate.studies.published_engines import (
     served,
     step_laws,
 )
-from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Parts, Values, parts_of
+from perfmodel.validate.studies.robust import FittedRows
 from perfmodel.validate.studies.steps import StepGroup, batch_of
 
 NAMED_CONTEXT = 512

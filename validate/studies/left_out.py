@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.engines import steps_without
@@ -19,7 +20,6 @@ from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.measured_steps import MeasuredStep, on_borrowed_kernels, shipped_values
 from perfmodel.validate.studies.published_engines import alike
 from perfmodel.validate.studies.refit import refit
-from perfmodel.validate.studies.robust import Array
 
 
 def left_out(rows: Sequence[Answered]) -> Array:

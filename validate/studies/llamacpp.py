@@ -17,6 +17,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from perfmodel.operations import Array
 from perfmodel.specs import Calibration, GPUSpec, Scatter, files, load_gpu, load_model
 from perfmodel.specs.calibrations.fit_errors import StepKind, step_kind
 from perfmodel.validate.harness.micro.write import as_yaml
@@ -26,7 +27,6 @@ from perfmodel.validate.studies.held_out_errors import quantile
 from perfmodel.validate.studies.llamacpp_constants import DeviceConstants
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses, MeasuredPass
 from perfmodel.validate.studies.public_runs import PublicRun
-from perfmodel.validate.studies.robust import Array
 
 FOLDER = files.data_directory("calibrations")
 ERRORS_PATH = BUNDLED / "llamacpp.json"

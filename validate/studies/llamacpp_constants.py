@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from perfmodel.specs import LLAMACPP, Calibration, GPUSpec
+from perfmodel.validate.solving import Values
 from perfmodel.validate.studies.llamacpp_prompts import PROMPT_TOKENS, prompt_peak_share
-from perfmodel.validate.studies.robust import Values
 
 FUSED = "2025-09"
 """The month since which builds of llama.cpp launch fewer kernels. Passes of older builds have their own

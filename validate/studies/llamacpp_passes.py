@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.operations import Array
 from perfmodel.specs import LLAMACPP, Calibration, load_gpu
 from perfmodel.specs.published import MS
 from perfmodel.speculation import with_calibration
-from perfmodel.validate.solving import estimate, grouped
+from perfmodel.validate.solving import Values, estimate, grouped
 from perfmodel.validate.studies.answered_runs import SET_ALPHA
+from perfmodel.validate.studies.error_parts import ErrorSpread, Parts, parts_of
 from perfmodel.validate.studies.llamacpp_constants import (
     EAGER,
     FUSED,
@@ -32,17 +34,7 @@ from perfmodel.validate.studies.llamacpp_prompts import prompt_s, prompts
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import PublicRun, public_runs
 from perfmodel.validate.studies.reasons import Reason
-from perfmodel.validate.studies.robust import (
-    LOG_STEP,
-    Array,
-    ErrorSpread,
-    FittedRows,
-    Parts,
-    Values,
-    parts_of,
-    search_settings,
-    searched,
-)
+from perfmodel.validate.studies.robust import LOG_STEP, FittedRows, search_settings, searched
 from perfmodel.validate.studies.steps import StepGroup
 
 TOLERANCE = 1e-5

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from perfmodel.operations import Array
 from perfmodel.specs import DRIFT
 from perfmodel.validate.studies.measured_steps import FREE, MeasuredStep
 from perfmodel.validate.studies.parameters import PlacedConstant
-from perfmodel.validate.studies.robust import Array
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,17 @@ from numpy.typing import NDArray
 
 from perfmodel.answers.question import resolve
 from perfmodel.costs.operation import Op
+from perfmodel.operations import Array
 from perfmodel.specs import Calibration, architecture_of
 from perfmodel.speculation import Scenario, with_calibration
 from perfmodel.speculation.changed_constants import OF_SHARDS
-from perfmodel.validate.solving import grouped
+from perfmodel.validate.solving import Values, grouped
 from perfmodel.validate.studies.engine_versions import version_of
+from perfmodel.validate.studies.error_parts import ErrorSpread, Parts, parts_of
 from perfmodel.validate.studies.fitted_constants import FittedConstants
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.published_engines import DecodeRow, EngineSpeculationRow, query_of
-from perfmodel.validate.studies.robust import Array, ErrorSpread, FittedRows, Parts, Values, parts_of
+from perfmodel.validate.studies.robust import FittedRows
 
 
 class HeldOutGroup(NamedTuple):

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from perfmodel.answers.question import resolve
+from perfmodel.operations import Array
 from perfmodel.specs import COVERAGE, LLAMACPP, device_class, load_gpu
 from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, extra_share
 from perfmodel.speculation.evidence import step_class
@@ -39,7 +40,6 @@ from perfmodel.validate.studies.held_out_errors import BORROWED, HeldOutErrors, 
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.public_runs import PublicRun
 from perfmodel.validate.studies.published_engines import alike
-from perfmodel.validate.studies.robust import Array
 
 ONE_SIDE = (1.0 + COVERAGE) / 2.0
 """Share of the errors that are below the upper end of the interval of a speedup. The same share is above the

@@ -60,16 +60,44 @@ def test_requests_that_wait_make_it_the_load(tmp_path, capsys) -> None:
     assert "20 requests wait" in out
 
 
-@pytest.mark.parametrize(("share", "named"), [(0.04, False), (0.06, True)])
+def with_prompts(log: str, share: float) -> str:
+    """The log with so many prompt tokens that the target and the draft need this share of the time."""
+    query = Query("qwen3-32b", "h100", batch=8, context=4096, gamma=3, tp=2, draft="eagle3")
+    prompt_s = predicted_prompt_s(resolve_costs(query), PromptTiming(4096, 0.0, 0.0), drafts=True)
+    return log.replace("prompt throughput: 0.0", f"prompt throughput: {share * 4096 / prompt_s:.1f}")
+
+
+@pytest.mark.parametrize(("share", "named"), [(0.0499, False), (0.0501, True)])
 def test_prompts_are_named_from_a_twentieth_of_the_time_on(
     tmp_path, capsys, share: float, named: bool
 ) -> None:
-    query = Query("qwen3-32b", "h100", batch=8, context=4096, gamma=3, tp=2, draft="eagle3")
-    prompt_s = predicted_prompt_s(resolve_costs(query), PromptTiming(4096, 0.0, 0.0), drafts=True)
     log = vllm_log(predicted_tokens_per_s() / 4, waiting=20)
-    log = log.replace("prompt throughput: 0.0", f"prompt throughput: {share * 4096 / prompt_s:.1f}")
-    _, out = watched(tmp_path, capsys, log)
+    _, out = watched(tmp_path, capsys, with_prompts(log, share))
     assert ("prompt tokens per second take" in out) is named
+
+
+@pytest.mark.parametrize(
+    ("times", "share", "half"),
+    [
+        (3.0, 0.43, "the iteration is off"),  # 0.43 x 3 is less than two thirds of 3 - 1
+        (3.0, 0.46, "the load is off"),
+        (1.5, 0.24, "healthy"),
+        (1.5, 0.26, "the load is off"),
+    ],
+)
+def test_prompts_explain_two_thirds_of_the_excess_and_are_usual_below_a_quarter(
+    tmp_path, capsys, times: float, share: float, half: str
+) -> None:
+    log = with_prompts(vllm_log(predicted_tokens_per_s() / times), share)
+    assert f"health: {half}: measured" in watched(tmp_path, capsys, log)[1]
+
+
+def test_prompts_take_at_most_all_of_the_time(tmp_path, capsys) -> None:
+    log = vllm_log(predicted_tokens_per_s() / 4).replace(
+        "prompt throughput: 0.0", "prompt throughput: 1000000.0"
+    )
+    _, out = watched(tmp_path, capsys, log)
+    assert "1000000 prompt tokens per second take 100% of the time" in out
 
 
 def test_a_low_acceptance_is_named_although_the_iteration_is_as_predicted(tmp_path, capsys) -> None:

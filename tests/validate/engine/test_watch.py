@@ -1,6 +1,7 @@
 """A running server's counters against the length that it serves: single answers are the oracle."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance.prometheus import samples, since
 from perfmodel.validate.engine.running_requests import running
 from perfmodel.validate.engine.served_counts import ServedCounts
-from perfmodel.validate.engine.watch import TOLERANCE, command
+from perfmodel.validate.engine.watch import TOLERANCE, command, drift
+from tests.refusals import refused
 from tests.validate.engine.server import HEAD, NOT_FOUND, serving_bytes
 
 ASK = ["--model", "llama-3.1-8b", "--hardware", "h100", "--draft", "eagle3"]
@@ -126,6 +128,13 @@ def test_a_server_without_metrics_is_refused(capsys) -> None:
 def test_refusals_name_the_flag(words, says, capsys) -> None:
     assert run(["validate", "engine", *words, *ASK]) == 2
     assert capsys.readouterr().err.startswith(says)
+
+
+def test_lengths_up_to_sixteen_are_compared() -> None:
+    query = Query("llama-3.1-8b", "h100", 4, 1538, draft="eagle3")
+    served = ServedCounts(16, Acceptance.from_alpha(0.7), 1538.0, 4.0)
+    assert drift(query, served).best < 16
+    refused("--gamma: must be at most 16", drift, query, replace(served, gamma=17))
 
 
 def test_a_server_that_counts_no_positions_is_asked_for_with_its_one_rate() -> None:

@@ -5,8 +5,10 @@ asserted.
 import json
 import math
 import multiprocessing
+import os
 import socket
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -122,6 +124,24 @@ def spoiling(plan: Plan, results: Path) -> RowsToMeasure:
         again=partial(run_plan, plan, "t-1", results=results),
         usable=lambda device: False,
     )
+
+
+def test_on_a_cpu_this_process_measures_with_the_threads_of_the_plan(tmp_path, monkeypatch) -> None:
+    plan = planned(tmp_path, threads=2)
+    wanted = spoiling(plan, tmp_path)
+    seen = []
+
+    def rows(device: torch.device, shard: RankShard) -> Rows:
+        seen.append((os.getpid(), torch.get_num_threads()))
+        return wanted.rows(device, shard)[:1]
+
+    monkeypatch.setattr(os, "getloadavg", lambda: (0.5, 6.0, 7.0))
+    before = torch.get_num_threads()
+    path = run_rows(replace(wanted, rows=rows, usable=lambda device: True), resume=False, deadline=math.inf)
+    torch.set_num_threads(before)
+    assert seen == [(os.getpid(), 2)]
+    assert path is not None
+    assert [row.load_average for row in read_record(path).rows] == [0.5], "the load of the last minute"
 
 
 def test_a_device_that_a_row_has_spoilt_is_left_to_a_fresh_process(tmp_path) -> None:

@@ -6,12 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from perfmodel.operations import Array
 from perfmodel.specs.published import MS
+from perfmodel.validate.solving import Values
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses
 from perfmodel.validate.studies.mlx_passes import ChipPasses
 from perfmodel.validate.studies.mlx_runs import ChipRun, mlx_runs
 from perfmodel.validate.studies.public_runs import RunKind
-from perfmodel.validate.studies.robust import Array, Values
 from tests.refusals import refused
 
 WHOLE = next(run for run in mlx_runs() if run.id == "mlx-001")

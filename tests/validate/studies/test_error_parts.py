@@ -1,9 +1,10 @@
-"""The fit on logarithms: errors taken apart by hand, and slopes against differences."""
+"""Errors taken apart by hand, and slopes against differences."""
 
 import numpy as np
 import pytest
 
-from perfmodel.validate.studies.robust import Array, ErrorSpread, Parts, parts_of, shares_of_common
+from perfmodel.operations import Array
+from perfmodel.validate.studies.error_parts import ErrorSpread, Parts, parts_of, shares_of_common
 
 HARD = ErrorSpread(row=0.1, group=0.2, kind=0.3, soft=1e9, soft_row=1e9)
 EVERY = np.ones(3, dtype=bool)
@@ -76,3 +77,15 @@ def test_the_common_error_is_found_to_one_part_in_a_thousand() -> None:
     common = np.average(errors, weights=shares)
     again = 1 / (1 + ((errors - common) / (2 * deviations)) ** 2)
     assert np.average(errors, weights=again) == pytest.approx(common, rel=1e-3)
+
+
+def test_a_step_that_is_alone_in_its_source_softens_from_two_standard_deviations_of_its_error_on() -> None:
+    """Row, group and kind each have a spread of 2 %. w^2 log(1 + (d/w)^2): 4 log 2 at d = w = 2."""
+    parts = parts_of(["a"], ["k"], np.ones(1, dtype=bool), [ErrorSpread()])
+    assert squares(parts, [2 * 0.02 * 3**0.5]) == pytest.approx(4 * np.log(2))
+
+
+def test_a_row_softens_from_three_standard_deviations_of_its_own_part_on() -> None:
+    """Two rows of one group whose errors cancel: the part of each is 9 log 2 at d = w = 3."""
+    parts = parts_of(["a", "a"], ["k", "k"], np.ones(2, dtype=bool), [ErrorSpread()] * 2)
+    assert squares(parts, [0.06, -0.06]) == pytest.approx(2 * 9 * np.log(2))
