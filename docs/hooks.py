@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
+from blocks import fitted
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -81,6 +82,11 @@ for (const frame of document.querySelectorAll("iframe.explorer")) {
 }
 })</script>"""
 """Gives the explorer's frame the height that its page tells."""
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """What blocks print fits the window."""
+    return fitted(html)
 
 
 def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:

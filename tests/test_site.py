@@ -18,6 +18,21 @@ FETCHED = re.compile(
 
 REACHED = "(e) => e.scrollWidth <= e.clientWidth || e.matches('[tabindex]') || e.querySelector('[tabindex]')"
 """The keyboard can scroll a block of code."""
+CUT = """[...document.querySelectorAll('pre > code')].filter((code) => {
+  code.querySelectorAll('.row').forEach((row) => row.remove());
+  return code.scrollWidth > code.clientWidth;
+}).map((code) => code.textContent.slice(0, 60))"""
+"""Blocks of code in which more than the rows of a table is wider than the block."""
+COVERED = """[...document.querySelectorAll('.md-code__nav')].flatMap((nav) => {
+  if (!nav.offsetWidth) return [];
+  const button = nav.getBoundingClientRect();
+  const under = (box) => box.width && box.right > button.left + 1 && box.bottom > button.top + 3
+    && box.left < button.right && box.top < button.bottom - 3;
+  const words = document.createRange();
+  words.selectNodeContents(nav.parentElement.querySelector('code'));
+  return [...words.getClientRects()].some(under) ? [words.toString().slice(0, 60)] : [];
+})"""
+"""Blocks of code with words under the button that copies."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("site")]
 
@@ -59,3 +74,5 @@ def test_pages_fit_their_window_and_complain_of_nothing(site: list[Path], browse
         assert browser.complaints == [], path.name
         assert browser.run("document.documentElement.scrollWidth <= window.innerWidth"), path.name
         assert browser.run(f"[...document.querySelectorAll('pre > code')].every({REACHED})"), path.name
+        assert browser.run(COVERED) == [], path.name
+        assert browser.run(CUT) == [], path.name

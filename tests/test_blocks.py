@@ -1,0 +1,43 @@
+"""What a phone makes of printed lines: texts continue under their beginning, rows of tables stay whole."""
+
+from tests.scripts import of_docs
+
+BLOCKS = of_docs("blocks")
+
+
+def printed(*lines: str) -> str:
+    """A block of the site with a command and what it prints."""
+    command = '<span class="gp">$ </span>perfmodel<span class="w"> </span>whatif'
+    return "\n".join([command, *(f'<span class="go">{line}</span>' for line in lines), "</code>"])
+
+
+def test_a_command_wraps_apart_from_its_output() -> None:
+    fitted = BLOCKS.fitted(printed("fits"))
+    assert '<span class="command">perfmodel<span class="w"> </span>whatif</span>\n' in fitted
+
+
+def test_lines_of_one_text_join_under_its_beginning() -> None:
+    fitted = BLOCKS.fitted(
+        printed("why         an iteration saves (limited by", "            KV) and adds 22 ms")
+    )
+    text = 'why         an iteration saves (limited by<span class="break">\n</span>KV) and adds 22 ms'
+    assert f'<span class="go words" style="--column: 12ch">{text}</span>\n' in fitted
+
+
+def test_only_a_full_line_joins_the_next_one_where_there_is_no_label() -> None:
+    full = "x" * 80
+    assert BLOCKS.wrapped([full, "tokens more"]).count("words") == 1
+    assert BLOCKS.wrapped(["short", "tokens more"]).count("words") == 2
+
+
+def test_rows_of_a_table_stay_whole() -> None:
+    lines = [" batch   context   gamma", " ──────────────────────", " 1          8192       3"]
+    assert BLOCKS.wrapped(lines).count('class="row"') == 3
+
+
+def test_no_character_is_lost() -> None:
+    lines = ["KV &gt; 1  is more", "", "a  b  c", "  indented"]
+    text = '<div class="language-text highlight"><pre><span></span><code>' + "\n".join(lines) + "\n</code>"
+    fitted = BLOCKS.fitted(text)
+    assert [line for line in lines if line not in fitted] == []
+    assert fitted.count("\n") == len(lines)
