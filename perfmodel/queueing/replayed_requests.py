@@ -1,6 +1,6 @@
 """The result of a replay: the times of every request."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,26 @@ class ReplayedRequests:
     duration_s: float
     preemptions: int
     hit_rate: float | None = None
+
+    def in_steady_state(self, clients: int) -> "ReplayedRequests":
+        """The results of a closed loop without the first request of each client. All clients send their first
+        request at the same time, so these requests wait for less time or for more time than later ones. The
+        throughput follows from Little's law.
+        """
+        if self.ttft_s.size <= clients:
+            return self
+        e2e_s = self.e2e_s[clients:]
+        duration_s = float(e2e_s.sum()) / clients
+        faster = (e2e_s.size / duration_s) / (self.e2e_s.size / self.duration_s)
+        return replace(
+            self,
+            ttft_s=self.ttft_s[clients:],
+            tpot_s=self.tpot_s[clients:],
+            e2e_s=e2e_s,
+            output_tokens=self.output_tokens[clients:],
+            running=min(self.running * faster, float(clients)),
+            duration_s=duration_s,
+        )
 
     @property
     def by_limit(self) -> dict[str, Array]:

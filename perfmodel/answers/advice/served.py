@@ -155,14 +155,24 @@ def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Serv
 
 
 def on_servers(
-    question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, replays: bool = False
+    question: AdviseQuery,
+    candidate: Candidate,
+    drafts: bool,
+    replicas: int,
+    replays: bool = False,
+    seats: int | None = None,
 ) -> Served | None:
     """Predicts a given number of servers (`replicas`) under the load. The result is None if the best draft
     length of a candidate with a draft is 0.
 
     - replays: whether to use a replay if the closed form is not accurate.
+    - seats: the largest number of requests that an attention group runs at once; None for the engine's
+      default.
     """
-    asked = question_of(question, candidate, drafts, **share_of_load(question, replicas))
+    load = share_of_load(question, replicas)
+    if seats is not None:
+        load["max_num_seqs"] = seats
+    asked = question_of(question, candidate, drafts, **load)
     found = compared(asked, replays=replays)
     candidate = _times(question, candidate, replicas)
     return _served(question, candidate, asked, found.by_load[0], found.verdict)
@@ -179,7 +189,9 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
         replicas = servers_by_replays(question, candidate, drafts, candidate.layout.replicas)
     if replicas is None:
         return None
-    served = on_servers(question, candidate, drafts, replicas, replays=True)
+    served = on_servers(
+        question, candidate, drafts, replicas, replays=True, seats=_seats_of_line(question, estimate)
+    )
     return served if served is not None and served.pays else None
 
 
@@ -191,6 +203,20 @@ def confirmed(question: AdviseQuery, served: Served) -> Served | None:
     if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:
         found = replayed(question, served)
     return found if found is not None and found.suffices else None
+
+
+def _seats_of_line(question: AdviseQuery, estimate: Served) -> int | None:
+    """The largest number of requests that an attention group runs at once in the printed command line, if
+    clients wait for a seat because memory is full; otherwise None. With more seats, the server would preempt
+    requests and compute their caches again. With latency limits the result is None too, because fewer seats
+    would keep a limit on TPOT by a long wait for the first token.
+    """
+    asked = estimate.asked
+    if question.latency_limits_ms or not asked.max_concurrency or not estimate.queues:
+        return None
+    if estimate.seats >= asked.limits.max_num_seqs:
+        return None
+    return max(1, estimate.seats // asked.dp)
 
 
 def _times(question: AdviseQuery, candidate: Candidate, replicas: int) -> Candidate:

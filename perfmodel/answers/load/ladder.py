@@ -11,7 +11,8 @@ the rungs are then bounds on the times at all loads between the rungs.
 
 At a request rate above the capacity of a server, the state of the server is the same as at capacity. Each
 request arrives earlier than it would at capacity, and waits longer by this difference. If the number of
-requests at once is limited, the request waits at the client, and TTFT does not include this wait.
+requests at once is limited, the request waits at the client, and TTFT does not include this wait. In a closed
+loop, more clients than a full server can seat also only wait longer.
 """
 
 from bisect import bisect_right
@@ -50,6 +51,14 @@ NEAR_TPOT = 0.9
 """From this share of the closed form's TPOT on, a replay of clients may have a longer TPOT."""
 NEAR_TTFT = 0.75
 """From this share of the closed form's TTFT on, a replay of clients may have a longer TTFT."""
+CARRIED = 0.97
+"""If a replay answers at least this share of the request rate while requests arrive, the server carries the
+rate.
+"""
+QUEUED = 1.25
+"""From this many clients per seat on, clients wait for a seat at all times. More clients then only wait
+longer. In replays, the throughput changed by at most 2 % from there on.
+"""
 PARTS = 8
 """Number of parts into which the range between two rungs is divided. At the ends of each part, the closed
 form bounds a replay.
@@ -96,7 +105,7 @@ class Ladder:
             most = self._most_requests_per_s()
             self.loads = tuple(share * most for share in shares)
         else:
-            self.loads = _clients(self.question)
+            self.loads = _clients(self.question, self.choice.steps.seats)
         self.closed = self._closed(self.loads)
         self.bounds = self._bounds(self.closed)
 
@@ -149,7 +158,7 @@ class Ladder:
         row = self._raised(low, rough)
         if load < self.loads[0]:
             row = between(replace(row, **IDLE), row, load / self.loads[0])
-        if low == last and closed.saturated:
+        if low == last and (closed.saturated or load > self.loads[last]):
             row = at_least(self._late(load, closed), row)
         nearest = low
         if low < last and load > self.loads[low]:
@@ -213,14 +222,20 @@ class Ladder:
         return self.met[rung]
 
     def _late(self, load: float, closed: TrafficRow) -> TrafficRow:
-        """The row of a saturated server, whose requests arrive sooner than at its capacity."""
+        """The row of a saturated server at a load above the last rung. At a request rate, requests arrive
+        sooner than at its capacity. With clients, each further client lengthens the queue by one request.
+        """
         last = len(self.loads) - 1
+        met = self._met(last)
+        if not self.question.opens:
+            wait_s = (load - self.loads[last]) * met.duration_s / met.ttft_s.size
+            late = replace(met, ttft_s=met.ttft_s + wait_s, e2e_s=met.e2e_s + wait_s)
+            return self._run(load).row(self.choice, late, closed, None)
         requests = requests_at(self.question, self.loads[last])
         sooner_s = requests.at_s * (1.0 - self.loads[last] / load)
         if requests.shared is not None and requests.shared.follows:
             answers_first = [before is not None for before in requests.shared.follows]
             sooner_s[answers_first] = 0.0
-        met = self._met(last)
         late = replace(met, ttft_s=met.ttft_s + sooner_s, e2e_s=met.e2e_s + sooner_s)
         return self._run(load).row(self.choice, late, closed, None)
 
@@ -246,7 +261,21 @@ class Ladder:
             interval = low * row.tpot_s.mean, high * row.tpot_s.mean
         replayed = {name: getattr(row, name) for name in (*TIMES, *FIGURES, *SHARED)}
         done = replace(closed, **replayed, warnings=notes, tpot_interval=interval, made_by=MadeBy.REPLAY)
+        done = _carried(self.question, done, load)
         return with_intervals(done, self.log_off, self.replica.scenario)
+
+
+def _carried(question: TrafficQuery, row: TrafficRow, load: float) -> TrafficRow:
+    """The row of an open loop with the throughput of a server that serves all arriving requests for a long
+    time. The throughput of a replay is lower, because no requests arrive while its last requests decode. The
+    row is unchanged if requests arrive faster than the server answers them.
+    """
+    if not question.opens or question.capped or question.replays or question.turns > 1 or not row.e2e_s:
+        return row
+    arriving_s = question.num_prompts / row.requests_per_s - row.e2e_s.mean
+    if question.num_prompts < CARRIED * load * arriving_s:
+        return row
+    return replace(row, requests_per_s=load, output_tokens_per_s=load * question.lengths.output_mean)
 
 
 def most_replays(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -> int:
@@ -266,10 +295,17 @@ def _is_policy(choice: Choice) -> bool:
     return not isinstance(choice.gamma, int)
 
 
-def _clients(question: TrafficQuery) -> tuple[float, ...]:
-    """The rungs of a closed loop, up to the first one above all numbers of clients."""
-    most = question.loop.values.max()
-    return tuple(float(clients) for clients in CLIENTS if clients <= 2 * most)
+def _clients(question: TrafficQuery, seats: int | None = None) -> tuple[float, ...]:
+    """The rungs of a closed loop, up to the first one above all numbers of clients, or to the first one at
+    which clients always wait.
+
+    - seats: the largest number of requests that the server runs at once.
+    """
+    most = 2 * question.loop.values.max()
+    if seats and question.settles:
+        waiting = next(clients for clients in CLIENTS if clients >= QUEUED * seats)
+        most = min(most, waiting)
+    return tuple(float(clients) for clients in CLIENTS if clients <= most)
 
 
 def between(low: TrafficRow, high: TrafficRow, share: float) -> TrafficRow:

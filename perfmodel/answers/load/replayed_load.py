@@ -66,7 +66,7 @@ class ReplayedLoad:
             around = self.around(steps) if steps.table else None
         else:
             requests = replace(requests, gain=gains / steps.tokens_per_iteration)
-        return replayed(
+        met = replayed(
             steps,
             self.lengths,
             question.limits,
@@ -77,6 +77,7 @@ class ReplayedLoad:
             cap,
             around,
         )
+        return met.in_steady_state(clients) if question.settles and clients else met
 
     def around(self, steps: StepTimes) -> int:
         """The approximate mean number of running requests, according to the closed form."""

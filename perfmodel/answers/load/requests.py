@@ -10,6 +10,18 @@ from perfmodel.queueing.arrivals import Arrivals, arrivals
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.trace import LONGEST
 
+WAVES = 4
+"""Smallest number of requests of each client in a replay of a closed loop. The first request of each client
+starts with the replay, so it is left out of the results (`ReplayedRequests.in_steady_state`).
+"""
+
+
+def count_at(question: TrafficQuery, load: float) -> int:
+    """The number of random requests in a replay at a load. With many clients, it rises with their number. If
+    the question asks for replays, it is the stated number, as in a benchmark.
+    """
+    return max(question.num_prompts, WAVES * round(load)) if question.settles else question.num_prompts
+
 
 def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     """The requests for one load of the question.
@@ -19,7 +31,7 @@ def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     """
     if question.trace is None:
         rate = load if question.opens else None
-        drawing = question.num_prompts, rate, question.burstiness, question.seed
+        drawing = count_at(question, load), rate, question.burstiness, question.seed
         if question.reuse is None:
             return arrivals(question.lengths, *drawing)
         return draw(question.reuse, *drawing)

@@ -336,7 +336,10 @@ class TrafficArguments(CommonOptions):
         needs=("decode",),
     )
     num_prompts: Whole = argument(
-        "Number of random requests in a simulation.", "N", limits=(1, LONGEST), default=2000
+        "Number of random requests in a simulation, or with clients at least four per client.",
+        "N",
+        limits=(1, LONGEST),
+        default=2000,
     )
     seed: Whole = argument("Random seed of the requests.", "N", read=whole, default=0, group="Run")
     price: arg.Price = argument(default=None)

@@ -192,6 +192,13 @@ class TrafficQuery(TrafficArguments):
         return self.rollout is None and (self.replay or self.trace is not None or self.mix is not None)
 
     @property
+    def settles(self) -> bool:
+        """Whether a replay has clients in steady state, without their first requests. A replay that the
+        question asks for includes these, as a benchmark does. Sessions differ in their first turns.
+        """
+        return not (self.opens or self.replays or self.turns > 1)
+
+    @property
     def stated_lengths(self) -> tuple[int, ...] | None:
         """The draft lengths that the question states; None if a policy leaves them open."""
         lengths = tuple(policy.tokens for policy in self.gamma if policy.tokens is not None)

@@ -71,8 +71,8 @@ def test_limits_are_not_lengthened_for_servers_with_a_queue() -> None:
 
 
 def test_where_only_fp8_weights_fit_but_not_all_requests_the_cache_is_fp8_too() -> None:
-    load = {"clients": 12, "input_len": 40_960, "output_len": 600}
+    load = {"clients": 16, "input_len": 40_960, "output_len": 600}
     answer = advise("qwen3-coder-480b-a35b", "8xh100", **load)
     assert (
-        "--max-num-seqs 12 " in alternative(answer, "With --weights fp8 --kv-dtype fp8 8 GPUs suffice: ").line
+        "--max-num-seqs 16 " in alternative(answer, "With --weights fp8 --kv-dtype fp8 8 GPUs suffice: ").line
     )

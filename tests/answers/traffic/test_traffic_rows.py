@@ -65,11 +65,23 @@ def test_one_row_per_load_which_says_who_made_it() -> None:
     assert crowd.doubts == (Doubt.LOCKSTEP,)
     answer = pm.traffic(**ask, max_concurrency=64, replay=True)
     assert answer.replay == answer.rows
-    assert answer.rows == (crowd,)
+    assert answer.rows[0].made_by == "replay"
     (closed,) = pm.traffic(**ask, max_concurrency=64, closed_form=True).rows
     assert closed.made_by == "closed form"
     assert "may be off: clients with equal" in closed.warnings[-1]
     assert closed.ttft_s.mean < 0.5 * crowd.ttft_s.mean
+
+
+def test_more_clients_than_a_full_server_seats_only_wait_longer() -> None:
+    """By Little's law, the clients at a server are its throughput times the time of a request."""
+    ask = {"model": "llama-3.1-8b", "hardware": "l40s", "input_len": 1024, "output_len": 512, "gamma": 0}
+    ask |= {"output_std": 25.0, "max_num_seqs": 64}
+    few, many, most = pm.traffic(**ask, max_concurrency="128,1000,8000").rows
+    assert many.made_by == most.made_by == "replay"
+    assert most.requests_per_s == many.requests_per_s == pytest.approx(few.requests_per_s, rel=0.03)
+    assert most.tpot_s.mean == many.tpot_s.mean
+    for row in (few, many, most):
+        assert row.requests_per_s * row.e2e_s.mean == pytest.approx(row.concurrency, rel=0.03)
 
 
 def test_a_draft_that_is_not_advised_still_has_its_memory_in_the_answer() -> None:
