@@ -55,6 +55,14 @@ class Memory(Generic[Number]):
             ar_max_batch=int(self.ar_max_batch),
         )
 
+    @property
+    def missing_bytes(self: "Memory[float]") -> float:
+        """The memory that the batch needs beyond the available memory; at most 0 if the batch fits. The
+        property works only for a single point.
+        """
+        used = self.weight_bytes + self.kv_bytes + self.draft_weight_bytes + self.draft_kv_bytes
+        return used - self.available_bytes
+
     def shortage(self, batch: float) -> tuple[str, ...]:
         """A sentence that says that this batch does not fit. It is empty if the batch fits. The function
         works only for a single point.

@@ -69,7 +69,7 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
     why = _reason(scenario, prediction, context, str(target_step.limiter), least)
     if not memory.fits:
         otherwise = verdict(scenario, context, speedup, interval, gamma)
-        why = f"{does_not_fit(memory, gamma, otherwise)}; {why}"
+        why = f"{does_not_fit(memory, gamma, otherwise, scenario.account.margin_bytes)}; {why}"
     word = verdict(scenario, context, speedup, interval, gamma, memory.fits)
     if least is not None and memory.fits:
         word = least.verdict

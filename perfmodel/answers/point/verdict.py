@@ -112,9 +112,17 @@ def verdicts(
     return np.where(fits, word, "does_not_fit")
 
 
-def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict) -> str:
+def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict, margin_bytes: float = 0.0) -> str:
     """A text with the largest batch that fits in memory, and the verdict for a larger memory, such as ``at
     most batch 6 fits (with more memory it would pay)``.
+
+    - margin_bytes: memory that the engine can be started without (`Account.margin_bytes`).
     """
+    if not room.max_batch and room.missing_bytes <= margin_bytes:
+        fits = (
+            f"fits only if {room.missing_bytes / 1e9:.1f} GB of the {margin_bytes / 1e9:.1f} GB that the "
+            "engine leaves free are used, as with -ngl 999"
+        )
+        return f"{fits} (then it {_WOULD[otherwise]})" if gamma else fits
     fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
     return f"{fits} (with more memory it {_WOULD[otherwise]})" if gamma else fits

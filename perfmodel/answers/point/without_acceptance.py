@@ -64,7 +64,8 @@ def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     if typical is not None:
         why = f"{typical.sentence}{_with_a_switch(drafted_query, scenario, typical)}; {pays}"
     if not answer.memory.fits:
-        why = f"{does_not_fit(answer.memory, gamma, verdict)}; {why}"
+        margin_bytes = scenario.account.margin_bytes
+        why = f"{does_not_fit(answer.memory, gamma, verdict, margin_bytes)}; {why}"
         verdict = answer.verdict
     return replace(
         answer,

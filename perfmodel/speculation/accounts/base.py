@@ -72,6 +72,11 @@ class Account(Immutable):
         share = self.fraction(gpu, shard, drafts) if fraction is None else fraction
         return share * gpu.memory_bytes
 
+    @property
+    def margin_bytes(self) -> float:
+        """The memory that the engine leaves free by default, but can be started without."""
+        return 0.0
+
     def seats(self, gpu: GPUSpec) -> int:
         """The largest number of requests that the server runs at once. It is the stated number, or the
         engine's default. The result is 0 if it is unknown.

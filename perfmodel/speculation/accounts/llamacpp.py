@@ -25,10 +25,15 @@ class LlamaCppAccount(Account):
 
     def available_bytes(self, gpu: GPUSpec, shard: Shard, fraction: float | None, drafts: Drafts) -> float:
         facts = llamacpp_memory()
-        rest = facts.margin_mib + (facts.recurrent_rest_mib if shard.states else facts.rest_mib)
+        rest = facts.recurrent_rest_mib if shard.states else facts.rest_mib
         buffer = facts.ubatch * shard.model.vocab_size * facts.logit_bytes + rest * FACTORS["MiB"]
-        taken = max(self.server.devices, 1) * buffer
+        taken = max(self.server.devices, 1) * buffer + self.margin_bytes
         return (1.0 if fraction is None else fraction) * gpu.memory_bytes - taken
+
+    @property
+    def margin_bytes(self) -> float:
+        """The margin of ``--fit-target`` on each device. ``-ngl`` turns it off."""
+        return max(self.server.devices, 1) * llamacpp_memory().margin_mib * FACTORS["MiB"]
 
     def host_bytes(self, shard: Shard) -> float:
         if shard.model.tie_word_embeddings:

@@ -35,6 +35,20 @@ def test_a_batch_that_does_not_fit_is_told_so_although_no_draft_pays_either() ->
     assert whatif(hardware="h100", **slow).verdict == "does_not_pay"
 
 
+@pytest.mark.parametrize(
+    ("context", "fits"),
+    [(500, "fits only if 0.6 GB of the 1.1 GB that the engine leaves free"), (65_536, "not one sequence")],
+)
+def test_a_server_of_llama_cpp_that_misses_only_its_margin_is_told_so(context: int, fits: str) -> None:
+    """`-ngl 999` loads all layers without the margin."""
+    question = {"model": "qwen3.6-35b-a3b", "weights": "ud-q4_k_xl", "hardware": "rtx-3090", "draft": "mtp"}
+    for acceptance in ({"alpha": 0.8}, {}):
+        answer = whatif(**question, **acceptance, batch=1, context=context, gamma=2)
+        assert answer.verdict == "does_not_fit"
+        assert answer.reason.startswith(fits)
+        assert "it would" in answer.reason
+
+
 @pytest.mark.parametrize("context", [2_000, 32_000, 100_000])
 def test_the_best_batch_is_the_best_of_all_that_fit(context: int) -> None:
     """Eleven batches are asked for with each length; the best one is asked for by itself too."""
