@@ -16,7 +16,14 @@ from perfmodel.errors import InputError
 from perfmodel.specs import COVERAGE, files
 from perfmodel.specs.engines.source_errors import LEAST_EXTRA
 from perfmodel.validate.records import BUNDLED
-from perfmodel.validate.studies import held_out_errors, llamacpp_constants, llamacpp_passes, refit, widths
+from perfmodel.validate.studies import (
+    held_out_errors,
+    llamacpp_constants,
+    llamacpp_curves,
+    llamacpp_passes,
+    refit,
+    widths,
+)
 from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.measured_steps import FREE
 from perfmodel.validate.studies.public_runs import public_runs
@@ -57,7 +64,7 @@ def _choices() -> dict[str, Any]:
         "spread_without_rows": spreads,
         "variances_of_folds": asdict(refit.VARIANCES),
         "spreads_of_llamacpp": of_llamacpp,
-        "overlap_of_llamacpp": llamacpp_constants.OVERLAP,
+        "overlap_of_llamacpp": llamacpp_curves.OVERLAP,
         "freedom_of_rows": refit.DEGREES_OF_FREEDOM,
         "widths": of_widths,
     }

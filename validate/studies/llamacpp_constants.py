@@ -6,14 +6,15 @@ vendor with few measurements keeps almost the common value.
 """
 
 import datetime
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from perfmodel.specs import LLAMACPP, Calibration, GPUSpec
 from perfmodel.validate.solving import Values
+from perfmodel.validate.studies.llamacpp_curves import VALUE_BYTES, ExpectedCurve, vector_peak, with_factors
 from perfmodel.validate.studies.llamacpp_prompts import PROMPT_TOKENS, prompt_peak_share
+from perfmodel.validate.studies.scoped_constants import Term, products_over_scopes, with_sources
 
 FUSED = "2025-09"
 """The month since which builds of llama.cpp launch fewer kernels. Passes of older builds have their own
@@ -28,28 +29,8 @@ EAGER_ARCHITECTURES = ("Pascal", "Volta", "Turing")
 (recalled from memory).
 """
 FITTED = "fitted to public_runs.csv"
-
-
-class Term(NamedTuple):
-    """A fitted constant.
-
-    - expected: the expected value of the constant.
-    - common: the spread of the logarithm of the common value.
-    - group: the spread of the logarithm of the factor for a group of devices (a vendor or a size of chip).
-    - device: the spread of the logarithm of the factor for a device.
-    """
-
-    expected: float
-    common: float
-    group: float
-    device: float
-
-    @property
-    def spreads(self) -> tuple[float, float, float]:
-        """The spreads, beginning with that of the widest scope."""
-        return self.common, self.group, self.device
-
-
+EXPERT_FLOPS_SHARE = 0.3
+"""The share of the peak FLOP/s that kernels of experts reach. It is set, not fitted."""
 SET: dict[str, tuple[float, str]] = {
     "gemm_fixed_s": (0.0, "part of small_kernel_s"),
     "gemm_blend_power": (3.0, "not used beside gemm_efficiency"),
@@ -88,23 +69,6 @@ FITTED_ALONE = {
 TOKENS = (1, 2, 4, 8, 16, 32)
 """Tokens of a pass at the knots of the curves of GEMMs."""
 PROMPT = "prompt_share"
-ONE_TOKEN = 0.85
-"""Expected share of the bandwidth that the GEMMs of one token reach."""
-VECTOR_TOKENS = 8
-"""Largest number of tokens of a pass in which vector units multiply quantised weights (MMVQ_MAX_BATCH_SIZE in
-ggml-cuda/mmvq.cuh, and ``mul_mv_ext`` in ggml-metal).
-"""
-LANE_FLOPS = 64 * 8
-"""FLOPs of a multiprocessor per cycle with dp4a (CUDA C++ programming guide, arithmetic throughput; RDNA3 ISA
-guide, v_dot4; both recalled from memory).
-"""
-OVERLAP = 2.5
-"""Exponent for the overlap of loading and computing in vector kernels: 1 means no overlap, and infinity means
-full overlap. The value comes from iterations of one model on six devices (sudoingX/qwen38-mtp), whose peaks
-are 25 to 164 FLOPs per byte.
-"""
-VALUE_BYTES = {"bf16": 34 / 32, "q4_k": 144 / 256}
-"""Curve -> the bytes per weight for which its expected shares are computed: those of q8_0 and of q4_k."""
 TERMS = FITTED_ALONE | {
     "expert_s": Term(1.3e-5, 0.5, 0.2, 0.0),
     "expert_share": Term(0.8, 0.2, 0.15, 0.1),
@@ -117,7 +81,8 @@ TERMS = FITTED_ALONE | {
     "q4_k@1": Term(1.0, 0.1, 0.1, 0.1),
     **{f"q4_k@{n}": Term(1.0, 0.1, 0.1, 0.3) for n in (2, 4, 8, 16, 32)},
 }
-"""All fitted constants, including those of the curves of GEMMs and of the kernels of experts.
+"""All fitted constants, including those of the curves of GEMMs and of the kernels of experts. Their expected
+values and spreads are priors, which are choices.
 
 - flops_share, vector_share: the share of the peak that kernels for many and for few tokens reach while they
   compute.
@@ -125,84 +90,6 @@ TERMS = FITTED_ALONE | {
 - ``bf16@N``: a factor on the expected share in a pass of N tokens.
 - ``q4_k@N``: a further factor for formats with less than one byte per weight.
 """
-
-
-@dataclass(frozen=True)
-class ExpectedCurve:
-    """The expected share of the roofline that GEMMs of a format reach, as a function of the tokens of a pass.
-
-    - value_bytes: bytes per weight.
-    - ridge, vector_ridge: peak FLOP/s of matrix and of vector units over the memory bandwidth in bytes/s.
-    - flops_share, vector_share: the shares of these peaks that kernels reach while they compute.
-    """
-
-    value_bytes: float
-    ridge: float
-    vector_ridge: float
-    flops_share: float
-    vector_share: float
-
-    def share(self, tokens: int) -> float:
-        """The expected share of the roofline in a pass of `tokens` tokens. For one token, it is `ONE_TOKEN`
-        if memory limits the pass.
-        """
-        roofline = max(1.0, 2.0 * tokens / (self.ridge * self.value_bytes))
-        return ONE_TOKEN * roofline * self._weight_time(1) / self._weight_time(tokens)
-
-    def _weight_time(self, tokens: int) -> float:
-        """The time for one weight, in units of the time to load one byte. For few tokens, formats below one
-        byte per weight use vector units.
-        """
-        if self.value_bytes >= 1.0:
-            return self._matrix_time(tokens)
-        if tokens <= VECTOR_TOKENS:
-            return self._vector_time(tokens)
-        return max(self._vector_time(VECTOR_TOKENS), self._matrix_time(tokens))
-
-    def _matrix_time(self, tokens: int) -> float:
-        """The time for one weight on matrix units, where loading and computing do not overlap."""
-        return self._loading + 2.0 * tokens / (self.ridge * self.flops_share)
-
-    def _vector_time(self, tokens: int) -> float:
-        """The time for one weight on vector units, where loading and computing overlap partly (`OVERLAP`)."""
-        computing = 2.0 * tokens / (self.vector_ridge * self.vector_share)
-        return float((self._loading**OVERLAP + computing**OVERLAP) ** (1.0 / OVERLAP))
-
-    @property
-    def _loading(self) -> float:
-        return self.value_bytes / ONE_TOKEN
-
-
-def vector_peak(gpu: GPUSpec) -> float:
-    """The peak FLOP/s for products of 8-bit integers on vector units, at most the 16-bit peak.
-
-    A multiprocessor or compute unit has 64 lanes with four multiply-adds each (dp4a). For a device without a
-    stated clock, the result is the 16-bit peak, which is the same number on GeForce and Radeon boards.
-    """
-    peak = gpu.peak_flops("bf16")
-    if gpu.multiprocessors is None or gpu.boost_clock is None:
-        return peak
-    return min(peak, LANE_FLOPS * gpu.multiprocessors.si * gpu.boost_clock.si)
-
-
-def products_over_scopes(names: Iterable[str], scopes: Iterable[str], values: Values) -> dict[str, float]:
-    """Name of a constant -> the product of its values over the scopes. A scope without a value has the factor
-    1.
-
-    - values: ``<scope>.<name>`` -> value.
-    """
-    constants = {}
-    for name in names:
-        constants[name] = math.prod(values.get(f"{scope}.{name}", 1.0) for scope in scopes)
-    return constants
-
-
-def with_sources(constants: Mapping[str, tuple[float, str]]) -> dict[str, dict[str, Any]]:
-    """The constants as a calibration file states them.
-
-    - constants: name -> value and source.
-    """
-    return {name: {"value": value, "source": source} for name, (value, source) in constants.items()}
 
 
 @dataclass(frozen=True)
@@ -250,7 +137,7 @@ class DeviceConstants:
         kernel = {
             "fixed_s": constants["expert_s"],
             "bandwidth_fraction": constants["expert_share"],
-            "flops_fraction": 0.3,
+            "flops_fraction": EXPERT_FLOPS_SHARE,
         }
         _, one_token_share = curves["bf16"][0]
         _, prompt_share = curves["bf16"][-1]
@@ -296,12 +183,3 @@ class DeviceConstants:
             flops_share=constants["flops_share"],
             vector_share=constants["vector_share"],
         )
-
-
-def with_factors(expected: ExpectedCurve, factors: Mapping[int, float]) -> list[tuple[float, float]]:
-    """Pairs of the tokens of a pass and the share of the roofline. The share is the expected share times a
-    factor, but at most 1.
-
-    - factors: tokens -> factor.
-    """
-    return [(tokens, min(factor * expected.share(tokens), 1.0)) for tokens, factor in factors.items()]

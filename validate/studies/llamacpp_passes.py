@@ -21,20 +21,13 @@ from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import Values, estimate, grouped
 from perfmodel.validate.studies.answered_runs import SET_ALPHA
 from perfmodel.validate.studies.error_parts import ErrorSpread, Parts, parts_of
-from perfmodel.validate.studies.llamacpp_constants import (
-    EAGER,
-    FUSED,
-    OLD,
-    PROMPT,
-    TERMS,
-    DeviceConstants,
-    Term,
-)
+from perfmodel.validate.studies.llamacpp_constants import EAGER, FUSED, OLD, PROMPT, TERMS, DeviceConstants
 from perfmodel.validate.studies.llamacpp_prompts import prompt_s, prompts
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import PublicRun, public_runs
 from perfmodel.validate.studies.reasons import Reason
 from perfmodel.validate.studies.robust import LOG_STEP, FittedRows, search_settings, searched
+from perfmodel.validate.studies.scoped_constants import Term
 from perfmodel.validate.studies.steps import StepGroup
 
 TOLERANCE = 1e-5

@@ -13,9 +13,9 @@ from typing import Any
 from perfmodel.specs import MLX, Calibration, GPUSpec, release, serving_engines
 from perfmodel.specs.models.weights import weight_format
 from perfmodel.validate.solving import Values
-from perfmodel.validate.studies.llamacpp_constants import Term, products_over_scopes, with_sources
 from perfmodel.validate.studies.mlx_kernels import RowTimes
 from perfmodel.validate.studies.mlx_shares import shares_of
+from perfmodel.validate.studies.scoped_constants import Term, products_over_scopes, with_sources
 
 FITTED = "fitted to mlx_runs.csv"
 KERNELS = "kernels of mlx_kernels.csv"

@@ -13,12 +13,12 @@ from perfmodel.operations import Array
 from perfmodel.specs import Calibration, load_gpu
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.solving import Values
-from perfmodel.validate.studies.llamacpp_constants import Term
 from perfmodel.validate.studies.llamacpp_passes import LlamaCppPasses, MeasuredPass, PassGroup
 from perfmodel.validate.studies.mlx_constants import TERMS, ChipConstants
 from perfmodel.validate.studies.mlx_runs import ChipRun, mlx_runs
 from perfmodel.validate.studies.parameters import PlacedConstant
 from perfmodel.validate.studies.public_runs import PublicRun
+from perfmodel.validate.studies.scoped_constants import Term
 
 REWEIGHTED = 4
 """Number of searches after the first. Each search uses weights of servers from the result of the search

@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.specs import load_gpu
-from perfmodel.validate.studies.llamacpp_constants import (
-    ONE_TOKEN,
-    ExpectedCurve,
-    vector_peak,
-    with_factors,
-)
+from perfmodel.validate.studies.llamacpp_curves import ONE_TOKEN, ExpectedCurve, vector_peak, with_factors
 
 Q8 = ExpectedCurve(value_bytes=1.0, ridge=200.0, vector_ridge=50.0, flops_share=0.5, vector_share=0.5)
 """8-bit weights: loading and computing one after the other."""
