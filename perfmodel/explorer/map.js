@@ -10,8 +10,8 @@ const NARROW = PHONE.matches;
 const [LEFT, TOP, WIDTH, HEIGHT] = NARROW ? [48, 6, 306, 330] : [66, 6, 648, 496];
 const [COLUMNS, ROWS] = [content.context.length, content.batch.length];
 const [CELL_WIDTH, CELL_HEIGHT] = [WIDTH / COLUMNS, HEIGHT / ROWS];
-const FONT = Math.min(NARROW ? 13 : 15, CELL_WIDTH / 2.6, CELL_HEIGHT * 0.62);
-const SMALLEST = NARROW ? 9 : 7; // smaller cells have no text; the pointer shows their values
+const FONT = Math.min(15, CELL_WIDTH / 2.6, CELL_HEIGHT * 0.62);
+const SMALLEST = NARROW ? 12.5 : 10; // smaller cells have no text; the pointer shows their values
 // The colours of perfmodel/plots/theme.py (BELOW, ABOVE) for speedups from 1 to 0.5 and from 1 to 4. Grey means no draft.
 // A dark page reverses them: a speedup of about 1 then also has a colour close to that of the page.
 const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
@@ -75,7 +75,11 @@ function heat(speedup) {
   const low = Math.min(Math.floor(at), ramp.length - 2);
   return ramp[low].map((value, i) => Math.round(value + (at - low) * (ramp[low + 1][i] - value)));
 }
-const isDark = ([r, g, b]) => 0.299 * r + 0.587 * g + 0.114 * b < 140;
+/** Whether white has the larger contrast with a colour than black, both being at least 4.5 (WCAG 2, relative luminance). */
+function isDark(rgb) {
+  const [r, g, b] = rgb.map((value) => (value <= 10 ? value / 3294.6 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b < 0.179;
+}
 const left = (c) => LEFT + c * CELL_WIDTH;
 const top_ = (b) => TOP + (ROWS - 1 - b) * CELL_HEIGHT;
 const boxOf = (b, c) => ({ x: left(c), y: top_(b), width: CELL_WIDTH, height: CELL_HEIGHT });
@@ -109,6 +113,7 @@ function layOutMap() {
       }),
     };
   }));
+  element("shown").hidden = FONT < SMALLEST;
   const stops = Array.from({ length: 61 }, (_, i) => SLOWEST * (FASTEST / SLOWEST) ** (i / 60));
   element("scale-bar").style.background = `linear-gradient(90deg, ${stops.map((s) => `rgb(${heat(s)})`).join(", ")})`;
   for (const mark of NARROW ? [0.5, 1, 2, 4] : [0.5, 0.7, 1, 1.5, 2, 3, 4]) {
@@ -135,7 +140,7 @@ function drawMap(cells) {
     set(hatch, { fill: surface.fits(b, c, cell.gamma) ? sure : "url(#hatch)" });
     if (text === null) return;
     text.textContent = shown === "speedup" ? cell.drafting.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
-    text.style.fill = isDark(rgb) ? "#ffffff" : "#111111";
+    text.style.fill = isDark(rgb) ? "#ffffff" : "#000000";
     text.style.stroke = `rgb(${rgb})`;
   }));
   const path = boundary(cells.map((row) => row.map((cell) => cell.drafting >= 1)));
