@@ -13,11 +13,13 @@ from perfmodel.specs import serving_engines
 
 def say_lines(a: Advice) -> None:
     """Prints the command line of the choice, that of its optional draft, and those of the alternatives. If
-    the answer is undecided, a sentence before them says which server to run first.
+    the answer is undecided, a sentence before them says which server to run first, with its command line.
     """
     chosen = None
     if a.run_first is not None:
         say(f"{a.run_first}.", "bold")
+        if a.first_line is not None:
+            _say_first(a, a.first_line)
     if a.serve is not None:
         chosen = _say_choice(a)
     elif a.chosen is not None and a.calibration is not None:
@@ -25,9 +27,24 @@ def say_lines(a: Advice) -> None:
     for alternative in a.alternatives:
         if alternative.line is None:
             say(f"{alternative.text}.")
-        elif alternative.line != chosen:
+        elif alternative.line not in (chosen, a.first_line):
             say(f"{alternative.text}:")
             _say_line(alternative.servers, alternative.line)
+
+
+def _say_first(a: Advice, line: str) -> None:
+    """Prints the command line of the server to run first, and the words before that of the choice.
+
+    - line: this command line.
+    """
+    same = next((each for each in a.alternatives if each.line == line), None)
+    if same is not None:
+        say(f"{same.text}:")
+        _say_line(same.servers, line)
+    elif a.chosen is not None:
+        _say_line(a.chosen.replicas, line)
+    if a.chosen is not None:
+        say("The choice:" if a.chosen.gamma else "The choice, without a draft:")
 
 
 def _engine(a: Advice) -> str:
@@ -46,7 +63,7 @@ def _say_choice(a: Advice) -> str | None:
     if line is not None:
         _say_line(a.chosen.replicas, line)
         option = a.serve_option.lines.get(word) if a.serve_option is not None else None
-        if option is not None and option != line:
+        if option is not None and option not in (line, a.first_line):
             say(_why_option(a))
             other = a.option or (a.baseline if a.close_with_draft else None) or a.chosen
             _say_line(other.replicas, option)

@@ -2,6 +2,7 @@
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
+from perfmodel.answers.advice.alternatives import batch_text
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.likely import named_to_measure
 from perfmodel.answers.advice.nearest import Nearest
@@ -35,7 +36,7 @@ def headline(a: Advice) -> str:
     if a.verdict == "unknown_acceptance":
         return f": {a.reason}"
     words = _headline_under_load if a.query.has_load else _headline
-    return f"{words(a, a.chosen)}{a.unmeasured_context}"
+    return f"{words(a, a.chosen)}{a.turned_text}{a.unmeasured_context}"
 
 
 def _headline(a: Advice, p: Pick) -> str:
@@ -44,7 +45,7 @@ def _headline(a: Advice, p: Pick) -> str:
     interval = a.robustness.gain_over_baseline_interval if a.robustness else None
     sure = interval_text(interval)
     if not p.gamma:
-        choice = f": the baseline, batch {p.batch}"
+        choice = f": the baseline, {batch_text(p.batch, p.replicas)}"
         return choice if a.option is None else f"{choice}; with {point_text(a.option)} {gain:.2f}x{sure}"
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
     return f": {point_text(p)}{over}"
@@ -52,7 +53,7 @@ def _headline(a: Advice, p: Pick) -> str:
 
 def point_text(p: Pick) -> str:
     """A draft with its draft length and batch, in words."""
-    return f"{draft_text(p)}, gamma {p.gamma}, batch {p.batch}"
+    return f"{draft_text(p)}, gamma {p.gamma}, {batch_text(p.batch, p.replicas)}"
 
 
 def _headline_under_load(a: Advice, p: Pick) -> str:
@@ -89,12 +90,12 @@ def nearest_text(n: Nearest) -> str:
 
 
 def scope(p: Pick) -> str:
-    """A sentence with the batch and the tokens/s of one server, and the tokens/s of all servers. If the
-    question has a load, the batch is a mean over time.
+    """A sentence with the batch and the tokens/s of one server, and the tokens/s of all servers with their
+    90 % interval. If the question has a load, the batch is a mean over time, and no interval is given.
     """
     batch = f"On average at batch {p.batch}" if p.ttft_s is not None else f"At batch {p.batch}"
     all_gpus = "1 GPU" if p.gpus == 1 else f"all {p.gpus} GPUs"
-    total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s"
+    total = f"{p.all_servers_tokens_per_s:,.0f} tokens/s{_rates(p)}"
     groups = ""
     if p.dp > 1:
         per_group = -(-p.batch // p.dp)
@@ -104,6 +105,15 @@ def scope(p: Pick) -> str:
     one = f"{p.throughput_tokens_per_s:,.0f} tokens/s per server"
     total += f" and {p.replicas * p.batch} sequences"
     return f"{batch} of each server{groups}: {one}; {total} on {all_gpus}."
+
+
+def _rates(p: Pick) -> str:
+    """The interval of the tokens/s of all servers at their batch, in brackets; empty if it is unknown."""
+    if p.tpot_interval is None or p.ttft_s is not None:
+        return ""
+    shortest_s, longest_s = p.tpot_interval
+    sequences = p.replicas * p.batch
+    return f" ({sequences / longest_s:,.0f} to {sequences / shortest_s:,.0f})"
 
 
 def on_off_text(switch: OnOff, chosen: bool) -> str:

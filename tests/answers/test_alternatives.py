@@ -88,7 +88,14 @@ def test_a_switch_is_told_with_its_gain_over_the_choice_and_a_line() -> None:
     gain = there.throughput_tokens_per_s / answer.chosen.throughput_tokens_per_s
     assert named.text.startswith("With --attention-backend flashinfer: TP 1, eagle3, ")
     assert f"{gain:.2f} times the choice (known defect: FlashInfer" in named.text
-    assert answer.headline().startswith("Too close to call with the default attention backend: ")
+    head = answer.headline()
+    assert head.startswith("Too close to call with the default attention backend: ")
+    (change,) = [each for each in answer.better_changes if "backend" in each.flags]
+    low, high = change.gain_interval
+    turned = (
+        f"with --attention-backend flashinfer {gain:.2f} times as good ({low:.2f} to {high:.2f}): eagle3, "
+    )
+    assert turned in head, "the headline names the remedy, not only the last lines"
     assert " --attention-backend FLASHINFER " in named.line
     assert f'"num_speculative_tokens": {there.gamma}' in named.line
 

@@ -58,7 +58,7 @@ def test_no_switch_is_named_where_a_draft_gains_as_asked(capsys: pytest.CaptureF
     question = "-m glm-4.5-air --hardware 4xh100 --weights fp8 -c 64k --objective latency"
     cli.run(("advise", *question.split()))
     words = capsys.readouterr().out
-    assert "To measure mtp, which gains" in words
+    assert "Run the server with mtp first: it gains" in words
     assert "--attention-backend" not in words
 
 
@@ -88,7 +88,8 @@ def test_no_switch_is_named_where_a_draft_gains_as_asked(capsys: pytest.CaptureF
         ),
         (
             "-m qwen2.5-72b --hardware 4xh100 --clients 32 --input-len 4000 --output-len 500",
-            "without a draft first: no draft is certain to gain",
+            r"without a draft first: eagle3 would gain, but no weights of it are known for this model "
+            r"\(--draft-path names them\)",
         ),
     ],
 )
@@ -97,8 +98,28 @@ def test_of_several_servers_the_one_to_run_first_is_named(
 ) -> None:
     assert cli.run(("advise", *question.split())) == 1
     words = " ".join(capsys.readouterr().out.split())
-    assert re.search(rf"Run the server {first}\. (vllm serve|llama-server|Start 2 )", words)
+    label = "(With [^:]*(: [^:]*)*: )?"
+    assert re.search(rf"Run the server {first}\. {label}(vllm serve|llama-server|Start 2 )", words)
     assert "Start without a draft." not in words
+
+
+@pytest.mark.parametrize(
+    ("question", "flags"),
+    [
+        (QWEN + "--weights nvfp4 -c 16k --objective latency", ["FLASHINFER", '"method": "mtp"']),
+        ("-m deepseek-v3.1 --hardware 8xh200 -b 8", ['"method": "mtp"']),
+        ("-m qwen3.5-122b-a10b --hardware 2xh100 -c 100k", ["Qwen3.5-122B-A10B-FP8"]),
+    ],
+)
+def test_the_line_of_the_server_to_run_first_is_the_first_line(
+    question: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(("advise", *question.split())) == 1
+    shown = capsys.readouterr().out.splitlines()
+    lines = [line for line in shown if line.startswith("vllm serve")]
+    assert all(flag in lines[0] for flag in flags)
+    assert len(lines) == len(set(lines)), "no line is printed twice"
+    assert any("Run the server with " in line for line in shown)
 
 
 def test_one_line_without_a_draft_is_to_be_started_before_a_draft_is_measured(

@@ -22,7 +22,7 @@ from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.point.verdict import SENTENCES, Verdict
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question.typical import TypicalGain
-from perfmodel.answers.text import context_text, ratio_text
+from perfmodel.answers.text import context_text, interval_text, ratio_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -91,6 +91,7 @@ class Advice(Answer):
     - shorter: a shorter draft with nearly the speedup of `option` (or of `chosen`, without an option).
     - run_first: a sentence that says which server to start first, and why. The sentence is only given if
       there are several command lines and either no acceptance is known or nothing fits.
+    - first_line: the command line of this server; None if it is that of `chosen`.
     - pools: a comparison of separate servers for prefill and decoding with servers that do both. The
       comparison is only made for a load on more devices than one node has. All other fields are about servers
       that do both.
@@ -125,6 +126,7 @@ class Advice(Answer):
     better_changes: tuple[BetterChange, ...] = ()
     shorter: ShorterDraft | None = None
     run_first: str | None = None
+    first_line: str | None = None
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None
@@ -166,6 +168,25 @@ class Advice(Answer):
         return drafts and self.verdict == "too_close_to_call" and self.baseline is not None
 
     @property
+    def turned_by(self) -> BetterChange | None:
+        """The first better change whose servers have a draft, if the choice has none and the change is better
+        than the draft of `option`. Such a change turns the verdict.
+        """
+        if self.chosen is None or self.chosen.gamma or self.verdict == "unknown_acceptance":
+            return None
+        enough = 1.0 if self.option is None else self.gain(self.option) or 1.0
+        turning = (each for each in self.better_changes if each.draft is not None and each.gain > enough)
+        return next(turning, None)
+
+    @property
+    def turned_text(self) -> str:
+        """A clause with the change that turns the verdict, and its gain; empty without such a change."""
+        if (change := self.turned_by) is None:
+            return ""
+        gain = f"{change.gain:.2f} times as good{interval_text(change.gain_interval)}"
+        return f"; with {change.flags} {gain}: {change.draft}, gamma {change.gamma}, batch {change.batch}"
+
+    @property
     def sentence(self) -> str:
         """The verdict in words. If another attention backend would be much better, the text says that the
         verdict is for the default backend.
@@ -194,7 +215,7 @@ class Advice(Answer):
             return f"{self.sentence}: {self.reason}"
         where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
         rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
-        speed = f"{rate}{self._gain_text(p)}{self.unmeasured_context}"
+        speed = f"{rate}{self._gain_text(p)}{self.turned_text}{self.unmeasured_context}"
         return f"{self.sentence}: {_draft_text(p)}, {where}: {speed}"
 
     def _gain_text(self, chosen: Pick) -> str:

@@ -56,7 +56,7 @@ class AdviseArguments(CommonOptions):
     )
     context: arg.Context = argument(default=8192)
     batch: MaybeWholes = argument(
-        "Batch sizes per server to include in the search.",
+        "Batch sizes to include in the search: sequences of one server, not of all servers together.",
         arg.COUNTS,
         "--batch-size -b",
         shown=f"1..{MAX_BATCHES} per device; 1 in llama.cpp and MLX",

@@ -44,6 +44,8 @@ class BetterChange:
 
     - flags: the change as command-line flags.
     - gain: how many times better these servers are than the choice according to the objective.
+    - gain_interval: the 90 % interval of the gain. Its width is that of the speedup of the draft on these
+      servers. None means that there is no draft, or that no error is known.
     """
 
     flags: str
@@ -51,11 +53,17 @@ class BetterChange:
     gamma: int
     batch: int
     gain: float
+    gain_interval: tuple[float, float] | None = None
 
 
 def point_text(point: PricedPoint) -> str:
     """A layout with its draft and batch in words, such as ``2 x TP 4, eagle3, gamma 3, batch 38``."""
-    return f"{point.layout.label()}, {draft_text(point)}, batch {point.batch}"
+    return f"{point.layout.label()}, {draft_text(point)}, {batch_text(point.batch, point.layout.replicas)}"
+
+
+def batch_text(batch: int, servers: int) -> str:
+    """The batch of a server in words: ``batch 8``, or ``batch 8 per server`` if there are several."""
+    return f"batch {batch}{' per server' if servers > 1 else ''}"
 
 
 def draft_text(point: PricedPoint) -> str:

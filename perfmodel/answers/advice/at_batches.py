@@ -11,10 +11,11 @@ from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_choice import layouts_beside, with_no_bound, with_shorter_draft
 from perfmodel.answers.advice.better_changes import better_changes
 from perfmodel.answers.advice.decision import Decision, decide
+from perfmodel.answers.advice.in_all import for_batch_in_all
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.instead import instead
 from perfmodel.answers.advice.on_off import on_off, seats_of
-from perfmodel.answers.advice.one_server import remedies_of, serve, warnings_of
+from perfmodel.answers.advice.one_server import line_of, remedies_of, serve, warnings_of
 from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_layout, front
@@ -80,11 +81,17 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
         warnings=warnings,
     )
-    alternatives = (*with_changes, *_alternatives(query, decision, shorter, to_measure))
+    in_all = for_batch_in_all(search, chosen)
+    alternatives = (
+        *(() if in_all is None else (in_all,)),
+        *with_changes,
+        *_alternatives(query, decision, shorter, to_measure),
+    )
     better = tuple(change for change, _ in changes)
     first = None
     if decision.verdict == "unknown_acceptance" and (line_to_try or any(each.line for each in alternatives)):
-        first = run_first(query, better, decision.likely, to_measure)
+        with_draft = None if tried is None or line_to_try is None else line_of(line_to_try, tried)
+        first = run_first(query, changes, decision.likely, to_measure, with_draft)
     return replace(
         choice,
         alternatives=alternatives,
@@ -97,7 +104,8 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         remedies=remedies,
         better_changes=better,
         shorter=shorter,
-        run_first=first,
+        run_first=None if first is None else first.text,
+        first_line=None if first is None else first.line,
         trees=trees,
         trees_skipped=trees_skipped,
     )
@@ -145,6 +153,7 @@ def _infeasible(search: Search) -> Advice:
         found = common_doubts(query, scenario, 1.0, context, 0, room)
         doubts = tuple(doubt for doubt in found if doubt not in in_reason)
     alternatives = () if trees else tuple(instead(search, infeasible.ways))
+    first = first_change(infeasible.ways, alternatives)
     return Advice(
         query=query,
         verdict="infeasible",
@@ -154,7 +163,8 @@ def _infeasible(search: Search) -> Advice:
         candidates=search.points,
         skipped=tuple(search.candidates.skips),
         alternatives=alternatives,
-        run_first=first_change(infeasible.ways, alternatives),
+        run_first=None if first is None else first.text,
+        first_line=None if first is None else first.line,
         calibration=calibration,
         warnings=doubts,
         trees=trees,

@@ -10,6 +10,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, BetterChange, per_gpu, point_text
 from perfmodel.answers.advice.decision import Decision, quick_choice
 from perfmodel.answers.advice.on_off import seats_of
+from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.smaller_formats import SMALLER, four_bit_checkpoints, may_be_smaller
@@ -94,12 +95,15 @@ def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remed
 
 def _with_format(search: Search, decision: Decision, changes: Changes) -> _Changed | None:
     """The best point with another format, for the same drafts. The layouts either all divide experts or all
-    keep them whole, like the choice. The result is None if nothing runs and fits in memory.
+    keep them whole, like the choice. If the question states batches, they have as many servers as the choice,
+    because a batch is that of one server. The result is None if nothing runs and fits in memory.
     """
     query, chosen = search.query, decision.chosen
     drafts = dict.fromkeys(c.asked.draft or "" for c in search.candidates.drafted)
     divides = chosen.layout.ep > 1
     layouts = [c.layout for c in search.candidates.baselines if (c.layout.ep > 1) == divides]
+    if query.batch is not None:
+        layouts = [layout for layout in layouts if layout.replicas == chosen.layout.replicas]
     changed = replace(query, **changes)
     try:
         point = quick_choice(Search.of(replace(changed, draft=tuple(drafts)), layouts))
@@ -141,8 +145,14 @@ def as_asked(changes: Changes) -> Changes:
 
 def _named(changed: _Changed) -> BetterChange:
     point = changed.point
-    draft = point.candidate.scenario.draft.name if point.gamma else None
-    return BetterChange(switch_text(changed.changes), draft, point.gamma, point.batch, changed.gain)
+    flags = switch_text(changed.changes)
+    if not point.gamma:
+        return BetterChange(flags, None, 0, point.batch, changed.gain)
+    speedup, interval = point_speedup(changed.query, point)
+    if interval is not None:
+        interval = interval[0] / speedup * changed.gain, interval[1] / speedup * changed.gain
+    draft = point.candidate.scenario.draft.name
+    return BetterChange(flags, draft, point.gamma, point.batch, changed.gain, interval)
 
 
 def _alternative(changed: _Changed, decision: Decision) -> Alternative:

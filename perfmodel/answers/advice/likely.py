@@ -63,8 +63,15 @@ def cautious_point(
     sure = draft_to_measure(query, likely)
     if sure is None:
         return None
+    return typical_point(query, baseline, sure.draft)
+
+
+def typical_point(query: AdviseQuery, baseline: PricedPoint, name: str) -> PricedPoint | None:
+    """The best batch and draft length for a draft whose acceptance is at the low end of the typical range.
+    The result is None if no acceptance is typical of its kind, or if it cannot run or does not fit in memory.
+    """
     named = Named.of(query)
-    draft = make_draft(sure.draft, named.target, named.precision(query), 1, parse_kv("full"))
+    draft = make_draft(name, named.target, named.precision(query), 1, parse_kv("full"))
     typical = typical_acceptance(draft)
     return None if typical is None else _point_at(query, baseline, draft.name, typical.low)
 

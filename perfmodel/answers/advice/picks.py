@@ -1,5 +1,6 @@
 """A configuration in an answer of `advise`: its layout, draft, batch and speed."""
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -8,7 +9,17 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import Layout, Simplicity
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served_target import longest_of
-from perfmodel.speculation import KVCapacity, Passes, Scenario, kv_cache_of
+from perfmodel.speculation import (
+    KVCapacity,
+    Passes,
+    Scenario,
+    acceptance_log_error,
+    interval_of,
+    iteration_log_error,
+    kv_cache_of,
+    ratio_log_error,
+    step_log_error,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,7 @@ class Pick:
     - draft, draft_kv, draft_tp: the draft; None for the baseline.
     - batch, tpot_s, throughput_tokens_per_s: values of one server. Under a load, the batch is the mean number
       of running requests.
+    - tpot_interval: the 90 % interval of `tpot_s`; None if no error of the calibration is known.
     - all_servers_tokens_per_s: throughput of all replicas.
     - throughput_tokens_per_s_per_device: throughput of all replicas divided by `gpus`.
     - runs_in: the engines and versions that run the draft, in words; None for the baseline and for research
@@ -68,6 +80,7 @@ class Pick:
     ttft_s: float | None = None
     slo_share: float | None = None
     load_share: float | None = None
+    tpot_interval: tuple[float, float] | None = None
 
     @property
     def simplicity(self) -> Simplicity:
@@ -122,6 +135,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         joules_per_token=energy.get("joules_per_token"),
         power_w=energy.get("power_w"),
         kv_cache=kv_cache,
+        tpot_interval=point_tpot_interval(query, point),
     )
     if not point.gamma:
         return pick
@@ -134,6 +148,25 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         measured_context_tokens=s.known_acceptance.measured_context,
         runs_in=None if runs is None else runs.text,
     )
+
+
+def point_tpot_interval(query: AdviseQuery, point: PricedPoint) -> tuple[float, float] | None:
+    """The 90 % interval of the TPOT of a point. It has the error of a step, and with a draft also those of an
+    iteration and of the acceptance. The result is None if no error of the calibration is known.
+    """
+    s = point.candidate.scenario
+    batch, context = float(point.batch), float(query.context)
+    step_s = s.target_step(batch, context)
+    error = step_log_error(s, step_s, batch, context)
+    if error is None:
+        return None
+    off = float(error)
+    if point.gamma:
+        passes = Passes(s, batch, context, np.array([point.gamma]))
+        ratio = point.tpot_s * point.gained / float(step_s.predicted_s)
+        iteration = iteration_log_error(s, off, ratio_log_error(s, passes, ratio) or 0.0)
+        off = math.hypot(iteration, float(np.ravel(acceptance_log_error(s, point.gamma))[0]))
+    return interval_of(point.tpot_s, off)
 
 
 def _as_started(scenario: Scenario, query: AdviseQuery, gamma: int) -> Scenario:

@@ -1,6 +1,7 @@
 """Chooses which of several servers to run first, if no acceptance is known or nothing fits in memory."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, BetterChange
@@ -12,41 +13,65 @@ from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.question.typical import TypicalGain
 
 
+@dataclass(frozen=True, slots=True)
+class RunFirst:
+    """The server to run first.
+
+    - text: a sentence (without a full stop) that names the server, and the reason.
+    - line: its command line; None if there is none for the engine.
+    """
+
+    text: str
+    line: str | None
+
+
 def run_first(
     query: AdviseQuery,
-    changes: Sequence[BetterChange],
+    changes: Sequence[tuple[BetterChange, Alternative]],
     likely: tuple[TypicalGain, ...],
     to_measure: SwitchToMeasure | None,
-) -> str:
-    """A sentence (without a full stop) that names the server to run first, and the reason. The first choice
-    is a server with a change that is better without a draft. The second is a server whose draft gains even
-    with a low acceptance for its kind. The last is the server without a draft.
+    with_draft: str | None,
+) -> RunFirst:
+    """The server to run first. The first choice is a server with a change that is better without a draft. The
+    second is a server whose draft gains even with a low acceptance for its kind. The last is the server
+    without a draft. A server without a command line is passed over.
+
+    - with_draft: the command line of the server with the draft to measure.
     """
-    for change in changes:
-        if change.draft is None:
-            server = f"with {change.flags} and no draft"
-            return (
-                f"Run the server {server} first: it is {change.gain:.2f} times the choice at any acceptance"
-            )
+    for change, alternative in changes:
+        if change.draft is None and alternative.line is not None:
+            text = f"Run the server with {change.flags} and no draft first: it is {change.gain:.2f} times the"
+            return RunFirst(f"{text} choice at any acceptance", alternative.line)
     gains = "it gains even with a low acceptance for its kind"
-    if (sure := draft_to_measure(query, likely)) is not None:
-        return f"Run the server with {sure.draft} first: {gains}"
-    if to_measure is not None:
+    if (sure := draft_to_measure(query, likely)) is not None and with_draft is not None:
+        return RunFirst(f"Run the server with {sure.draft} first: {gains}", with_draft)
+    if to_measure is not None and (line := to_measure.alternative.line) is not None:
         server = f"{to_measure.gain.draft} and {switch_text(to_measure.changes)}"
-        return f"Run the server with {server} first: {gains}"
-    return "Run the server without a draft first: no draft is certain to gain"
+        return RunFirst(f"Run the server with {server} first: {gains}", line)
+    return RunFirst(f"Run the server without a draft first: {_why_no_draft(likely)}", None)
 
 
-def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> str | None:
-    """A sentence (without a full stop) that names the server to run first if nothing fits in memory. This is
-    the server of the first change that keeps the devices of the question and has a complete command line. The
-    result is None if there is no such change, or only one command line.
+def _why_no_draft(likely: tuple[TypicalGain, ...]) -> str:
+    """The reason to start without a draft. A draft that gains even with a low acceptance for its kind cannot
+    be started if no weights of it are known.
+    """
+    gaining = next((gain.draft for gain in likely if gain.worth_measuring), None)
+    if gaining is None:
+        return "no draft is certain to gain"
+    return f"{gaining} would gain, but no weights of it are known for this model (--draft-path names them)"
+
+
+def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> RunFirst | None:
+    """The server to run first if nothing fits in memory. This is the server of the first change that keeps
+    the devices of the question and has a complete command line. The result is None if there is no such
+    change, or only one command line.
     """
     lines = [each for each in alternatives if each.line is not None]
     if len(lines) <= 1:
         return None
     complete = [each for each in lines if each.line is not None and MODEL not in each.line.split()]
     for way in ways:
-        if way.on_given_devices and any(each.text.startswith(way.opening) for each in complete):
-            return f"Run the server {way.text} first: it needs no other GPUs"
+        named = (each.line for each in complete if each.text.startswith(way.opening))
+        if way.on_given_devices and (line := next(named, None)) is not None:
+            return RunFirst(f"Run the server {way.text} first: it needs no other GPUs", line)
     return None

@@ -29,4 +29,5 @@ def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
         ttft_s=None if row.ttft_s is None else row.ttft_s.mean,
         slo_share=row.slo_share,
         load_share=load_share,
+        tpot_interval=row.tpot_interval,
     )

@@ -10,6 +10,7 @@ from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_reasons import enough_text, gpus_text, served_with_draft
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
+from perfmodel.answers.advice.run_first import RunFirst
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.smaller_formats import in_smaller_weights, with_smaller_cache
 from perfmodel.answers.advice.started import started
@@ -95,9 +96,9 @@ def best_with_seats(
     return flags, question, best
 
 
-def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str | None:
-    """A sentence (without a full stop) that recommends starting with the first servers with smaller weights.
-    The result is None if they do not save enough (`FIRST`).
+def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> RunFirst | None:
+    """The first servers with smaller weights, as the servers to run first. The result is None if they do not
+    save enough (`FIRST`).
     """
     if not smaller:
         return None
@@ -107,4 +108,6 @@ def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> str |
     share = other_gpus / gpus
     if other_gpus == gpus:
         share = first.served.request_s / chosen.request_s
-    return f"Run the server with {first.flags} first: {first.gain}" if share <= FIRST else None
+    if share > FIRST:
+        return None
+    return RunFirst(f"Run the server with {first.flags} first: {first.gain}", first.alternative.line)

@@ -2,10 +2,12 @@
 `traffic`.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from perfmodel.answers.advice.advice import Advice, Objective
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_load import beside_load
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.insufficient import Insufficient
@@ -13,7 +15,9 @@ from perfmodel.answers.advice.load_decision import LoadDecision, decide_under_lo
 from perfmodel.answers.advice.load_reasons import load_reason
 from perfmodel.answers.advice.load_search import LoadSearch
 from perfmodel.answers.advice.on_off import on_off
-from perfmodel.answers.advice.one_server import of_other_weights, serve
+from perfmodel.answers.advice.one_request import at_batch
+from perfmodel.answers.advice.one_server import line_of, of_other_weights, serve
+from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.run_first import first_change, run_first
@@ -93,20 +97,34 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         warnings=warnings,
     )
     smaller = list(smaller_servers(question, chosen))
-    alternatives = tuple(beside_load(question, decision, chosen, smaller))
+    alternatives = (*beside_load(question, decision, chosen, smaller), *_own_layer(question, decision))
     first = first_of_smaller(chosen, smaller)
     several = line_to_try is not None or any(each.line for each in alternatives)
     if first is None and several and decision.verdict == "unknown_acceptance":
-        first = run_first(question, (), decision.likely, None)
+        with_draft = None
+        if line_to_try is not None and decision.to_measure is not None:
+            with_draft = line_of(line_to_try, decision.to_measure)
+        first = run_first(question, (), decision.likely, None, with_draft)
     return replace(
         choice,
         alternatives=alternatives,
-        run_first=first,
+        run_first=None if first is None else first.text,
+        first_line=None if first is None else first.line,
         likely=decision.likely,
         shorter=shorter_draft(question, (option or chosen).point),
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
     )
+
+
+def _own_layer(question: AdviseQuery, decision: LoadDecision) -> Iterator[Alternative]:
+    """The target's own MTP layer beside another draft, at the mean batch of the best baseline."""
+    if decision.rival is None or (baseline := decision.baseline) is None:
+        return
+    point = baseline.at_its_batch(question)
+    own = own_layer(at_batch(question, point.batch), point, question, baseline.started_seats)
+    if own is not None:
+        yield own
 
 
 def _insufficient(search: LoadSearch) -> Advice:
@@ -116,6 +134,7 @@ def _insufficient(search: LoadSearch) -> Advice:
     insufficient = Insufficient.of(search)
     best = insufficient.nearest
     alternatives = tuple(insufficient.instead())
+    first = first_change(insufficient.why.ways, alternatives)
     return Advice(
         query=question,
         verdict="infeasible",
@@ -123,7 +142,8 @@ def _insufficient(search: LoadSearch) -> Advice:
         objective=Objective.of(question),
         nearest=None if best is None else best.nearest,
         alternatives=alternatives,
-        run_first=first_change(insufficient.why.ways, alternatives),
+        run_first=None if first is None else first.text,
+        first_line=None if first is None else first.line,
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
         calibration=Calibrated.of(baselines[0].scenario) if baselines else None,

@@ -7,6 +7,7 @@ import pytest
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.cli.advise_words import scope
 from perfmodel.errors import InputError
 
 
@@ -75,3 +76,19 @@ def test_a_shorter_draft_that_is_nearly_as_fast_is_named() -> None:
     assert speedups[1] / speedups[2] == pytest.approx(answer.shorter.share)
     assert speedups[0] / speedups[2] < 0.9 <= answer.shorter.share
     assert advise("gpt-oss-20b", "rtx-5090", context=16384, max_gamma=2).shorter is None
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "engine"), [("gpt-oss-120b", "m3-ultra", "mlx"), ("llama-3.1-8b", "h100", None)]
+)
+def test_the_rate_of_a_baseline_has_the_interval_of_whatif(
+    model: str, hardware: str, engine: str | None
+) -> None:
+    answer = advise(model, hardware, context=8192, batch=(1,), engine=engine)
+    alone = whatif(
+        model, hardware, context=8192, batch=1, draft="dflash" if engine else "eagle3", engine=engine
+    )
+    assert answer.baseline.tpot_interval == pytest.approx(alone.ar_tpot_interval)
+    low_s, high_s = answer.chosen.tpot_interval
+    assert low_s < answer.chosen.tpot_s < high_s
+    assert f" tokens/s ({1 / high_s:,.0f} to {1 / low_s:,.0f}) on 1 GPU." in scope(answer.chosen)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from perfmodel.answers.advice.run_first import RunFirst
 from perfmodel.answers.advice.smaller_servers import first_of_smaller
 
 
@@ -15,9 +16,14 @@ def served(gpus: int, request_s: float) -> SimpleNamespace:
     ("gpus", "request_s", "is_first"), [(10, 0.6, True), (10, 0.61, False), (6, 2.0, True), (7, 0.5, False)]
 )
 def test_three_fifths_of_the_gpus_or_on_as_many_of_the_time(gpus, request_s, is_first) -> None:
-    smaller = SimpleNamespace(flags="--weights fp8", gain="less time", served=served(gpus, request_s))
-    expected = "Run the server with --weights fp8 first: less time" if is_first else None
-    assert first_of_smaller(served(10, 1.0), [smaller]) == expected
+    smaller = SimpleNamespace(
+        flags="--weights fp8",
+        gain="less time",
+        served=served(gpus, request_s),
+        alternative=SimpleNamespace(line="vllm serve some/checkpoint"),
+    )
+    expected = RunFirst("Run the server with --weights fp8 first: less time", "vllm serve some/checkpoint")
+    assert first_of_smaller(served(10, 1.0), [smaller]) == (expected if is_first else None)
 
 
 def test_without_smaller_servers_none_is_first() -> None:

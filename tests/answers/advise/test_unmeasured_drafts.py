@@ -90,7 +90,13 @@ def test_without_a_typical_draft_the_line_measures_an_ngram_draft() -> None:
 def test_the_own_layer_of_a_model_is_named_beside_another_draft() -> None:
     answer = advise("qwen3-next-80b-a3b", "4xh100", context=8192)
     own = "The checkpoint has its own mtp layer, whose acceptance is not known: likely "
-    assert any(each.text.startswith(own) for each in answer.alternatives)
+    (named,) = [each for each in answer.alternatives if each.text.startswith(own)]
+    assert '"method": "mtp"' in named.line
+    load = {"clients": 16, "input_len": 8192, "output_len": 500}
+    under_load = advise("qwen3-next-80b-a3b", "2xh100", weights="fp8", **load)
+    (named,) = [each for each in under_load.alternatives if each.text.startswith(own)]
+    assert '"method": "mtp"' in named.line
+    assert " --max-num-seqs 16 " in named.line
     named = advise("qwen3-next-80b-a3b", "4xh100", context=8192, draft=["eagle3"])
     assert not any(each.text.startswith(own) for each in named.alternatives)
 

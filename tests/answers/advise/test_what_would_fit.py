@@ -161,9 +161,9 @@ def test_a_single_server_needs_no_first_one() -> None:
     other = Alternative("On h200: TP 1", 1, "vllm serve another/checkpoint")
     assert first_change([way], [served]) is None
     assert first_change([way], [served, replace(other, line=None)]) is None
-    assert first_change([way], [other, served]) == (
-        "Run the server with --weights fp8 first: it needs no other GPUs"
-    )
+    first = first_change([way], [other, served])
+    assert first.text == "Run the server with --weights fp8 first: it needs no other GPUs"
+    assert first.line == served.line
 
 
 def test_where_no_context_fits_smaller_formats_are_named_with_the_longest_that_does() -> None:
