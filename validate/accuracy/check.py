@@ -14,8 +14,10 @@ from msgspec import Meta, field
 from perfmodel.errors import InputError, in_names, one_line, refuse, unknown_name
 from perfmodel.specs import FINITE, Calibration, Frozen, files
 from perfmodel.validate.accuracy.doubts import doubted
-from perfmodel.validate.accuracy.folder import Figure, engine_calibrations, figures, quantity_of
+from perfmodel.validate.accuracy.figure import Figure, quantity_of
+from perfmodel.validate.accuracy.folder import figures
 from perfmodel.validate.accuracy.partitions import error
+from perfmodel.validate.accuracy.served_figures import engine_calibrations
 from perfmodel.validate.fit.errors import Errors
 from perfmodel.validate.records import version
 from perfmodel.validate.solving import grouped, significant

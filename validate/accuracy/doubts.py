@@ -6,8 +6,8 @@ from pathlib import Path
 from perfmodel.specs import Calibration
 from perfmodel.validate.accuracy.cells import Cell
 from perfmodel.validate.accuracy.compare import calibration_of, compare_record
-from perfmodel.validate.accuracy.folder import records_in
 from perfmodel.validate.accuracy.partitions import error
+from perfmodel.validate.accuracy.record_files import records_in
 from perfmodel.validate.records import Record, is_quiet, quiet_line, read_record
 
 TRUSTED = 0.25

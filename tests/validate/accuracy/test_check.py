@@ -17,7 +17,8 @@ from perfmodel.cli import run
 from perfmodel.specs import Calibration, load_calibration
 from perfmodel.specs.boundary.frozen import annotations
 from perfmodel.validate.accuracy.check import baseline_text, faults, parts_of, read_baseline
-from perfmodel.validate.accuracy.folder import Figure, figures
+from perfmodel.validate.accuracy.figure import Figure
+from perfmodel.validate.accuracy.folder import figures
 from perfmodel.validate.engine.calibrate import calibrate, record_text
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.harness.micro.write import write_yaml

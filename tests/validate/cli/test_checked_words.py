@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from perfmodel.validate.accuracy.check import Baseline, Checked, PartErrors, parts_of
-from perfmodel.validate.accuracy.folder import Figure
+from perfmodel.validate.accuracy.figure import Figure
 from perfmodel.validate.cli.checked_words import HINT, complaints, content, show, summary
 
 SPEEDUP = "gpu-1/plan/speedup"
