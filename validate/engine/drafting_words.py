@@ -5,7 +5,7 @@ share.
 import re
 from collections.abc import Iterator
 
-from perfmodel.validate.engine.timing import GivenFacts, needed
+from perfmodel.validate.engine.timing import GivenFacts, drafted_length, needed
 
 LONGEST_HEADING = 120
 """Largest number of characters in a line that names a part of a text."""
@@ -33,10 +33,19 @@ _SHARE = re.compile(
     re.I,
 )
 _MEAN = re.compile(
-    r"\b(?:acc(?:ept\w*)? len(?:gth)?|tokens per (?:iteration|step))\W{1,3}(?:(?:of|is|was) \W?)?"
-    r"(?P<mean>\d+(?:\.\d+)?)(?! ?%)",
+    r"(?<!drafted )\b(?:acc(?:ept\w*)? len(?:gth)?|tokens per (?:iteration|step))\W{1,3}"
+    r"(?:(?:of|is|was) \W?)?(?P<mean>\d+(?:\.\d+)?)(?! ?%)",
     re.I,
 )
+_EARLY = re.compile(r"\bp[-_]min\W{1,3}0?\.(?=\d*[1-9])", re.I)
+"""The option with which drafts of llama.cpp end before an unlikely token. At 0, they do not."""
+_DRAFTED = re.compile(
+    r"\bdrafted (?P<mean>\d+(?:\.\d+)?) (?:tokens )?(?:per|each|/) ?(?:iteration|step|pass|draft)\b"
+    r"|\b(?:mean|average|avg\.?) draft(?:ed)? (?:len(?:gth)?|tokens)\W{1,3}(?:(?:of|is|was) )?"
+    r"(?P<mean_behind>\d+(?:\.\d+)?)",
+    re.I,
+)
+"""The mean length of drafts, which is below the longest length if drafts end early."""
 
 _TOKENS = re.compile(r"(?<![a-z])(?:len(?:gth)?|tokens)(?![a-z])", re.I)
 """If a name contains one of these words, its figures are tokens per iteration instead of shares."""
@@ -52,17 +61,27 @@ def is_drafting(words: str) -> bool | None:
     return True if _DRAFTING.search(words) else None
 
 
+def stops_early(words: str) -> bool:
+    """Whether drafts end before their longest length. The text then states only this longest length."""
+    return _EARLY.search(words) is not None
+
+
 def stated(words: str, gamma: int | None = None) -> GivenFacts:
     """The draft length and the acceptance that a text states. A value that the text states differently
     several times is left out.
 
     - gamma: the draft length of an accepted share, if the text states no length.
+
+    The length of drafts that end early is the mean of their lengths.
     """
     lengths = {int(one["length"] or one["of_mtp"] or one["before"]) for one in _LENGTH.finditer(words)}
-    length = lengths.pop() if len(lengths) == 1 else None
+    length = lengths.pop() if len(lengths) == 1 and not stops_early(words) else None
+    drafted: float | None = gamma if length is None else length
+    mean_lengths = {float(one["mean"] or one["mean_behind"]) for one in _DRAFTED.finditer(words)}
+    if len(mean_lengths) == 1 and (mean := mean_lengths.pop()) > 0:
+        drafted, length = mean, drafted_length(mean)
     means = {float(one["mean"]) for one in _MEAN.finditer(words)}
     shares = set(_shares(words))
-    drafted = gamma if length is None else length
     if drafted is not None and len(shares) == 1 and not means:
         means = {1.0 + drafted * shares.pop()}
     return GivenFacts(gamma=length, accepted=means.pop() if len(means) == 1 else None)

@@ -39,6 +39,14 @@ _PROMPT = (
         re.I,
     ),
 )
+_CACHED = (
+    re.compile(
+        rf"(?:\bat|@) ?(?:~|≈|about )?{_TOKENS} (?:tokens? )?(?:of )?(?:context|ctx|depth)\b(?! ?[wsl])", re.I
+    ),
+    re.compile(rf"\bdepth(?: of |\s*[:=]\s*| ){_TOKENS}", re.I),
+    re.compile(rf"(?<![\d.,]){_TOKENS} tokens? (?:of|in) (?:context|ctx)\b(?! ?[wsl])", re.I),
+)
+"""The cached tokens of a sequence. A window, size or limit of the context is no such number."""
 _PAIR = re.compile(
     r"\b(?:isl ?[/,] ?osl|in(?:put)? ?/ ?out(?:put)?)\s*[:=]?\s*"
     r"(?P<prompt>\d[\d,]*)(?P<prompt_kilo>k?) ?[/,] ?(?P<answer>\d[\d,]*)(?P<answer_kilo>k?)\b",
@@ -61,7 +69,8 @@ def load(words: str) -> GivenFacts:
     if not counts and _ALONE.search(words):
         counts = {1.0}
     others = _PAIR.sub(" ", words)
-    prompts, answers = _lengths(_PROMPT, others), _lengths(_ANSWER, others)
+    prompts = _lengths(_PROMPT, others) or _lengths(_CACHED, others)
+    answers = _lengths(_ANSWER, others)
     for pair in _PAIR.finditer(words):
         prompts.add(_tokens(pair["prompt"], pair["prompt_kilo"]))
         answers.add(_tokens(pair["answer"], pair["answer_kilo"]))

@@ -11,6 +11,7 @@ from perfmodel.errors import InputError
 from perfmodel.reading import MAX_BYTES, read_text
 from perfmodel.validate.engine.acceptance import counts_drafts
 from perfmodel.validate.engine.cache_size import TITLE, printed_cache_tokens
+from perfmodel.validate.engine.drafting_words import stops_early
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
@@ -25,6 +26,10 @@ FEW_SEQUENCES = 4.0
 """Largest batch whose context is assumed. With few sequences, reading the cache takes a small part of the
 time.
 """
+OF_EARLY_STOPS = (
+    "p-min ends drafts early, so gamma is their mean length: drafted tokens / iterations, rounded"
+)
+"""The meaning of the draft length in a text about a server with p-min."""
 PROBE = GivenFacts(batch=1.0, input=USUAL_CONTEXT, output=1.0, gamma=1, accepted=1.0)
 """Values for missing facts, to find out what else is missing."""
 
@@ -137,7 +142,8 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfTe
             notes.append(f"the context is not in the text; assumed: {USUAL_CONTEXT:.0f} tokens (--context N)")
             lacking = _missing(pasted, facts)
     if others := [key for key in lacking.keys if key != "accepted"]:
-        raise MissingFact(lacking.where, *others)
+        meaning = OF_EARLY_STOPS if "gamma" in others and stops_early(pasted.text) else ""
+        raise MissingFact(lacking.where, *others, meaning=meaning)
     if not lacking.keys:
         return StepsOfText(read_pasted(pasted.where, pasted.text, facts), "; ".join(notes))
     steps = []

@@ -36,6 +36,8 @@ FLAGS = {
     "--model-draft": "--draft",
     "-md": "--draft",
     "--spec-draft-model": "--draft",
+    "--speculative-draft-model-path": "--draft",
+    "--speculative-draft-model": "--draft",
     "--tp-size": "--tp",
     "--tp": "--tp",
     "--quantization": "--weights",
@@ -68,8 +70,10 @@ _MIX = re.compile(r"[-.]((?:UD-)?(?:I?Q\d\w*|BF16|F16|MXFP4\w*))\.gguf$", re.I)
 """The format in the name of a GGUF file."""
 KINDS = ("--spec-type", "--speculative-algorithm")
 """Flags that name a kind of draft. The other draft flags name a model. If a command has both, the model is
-the head of this kind.
+the head of this kind, unless the kind is one of `WHOLE_MODELS`.
 """
+WHOLE_MODELS = ("standalone", "draft-simple")
+"""Kinds of draft that are a model of their own (SGLang, llama.cpp)."""
 DRAFTS = {"nextn": "mtp", "eagle3": "eagle3", "deepseek_mtp": "mtp", "qwen3_next_mtp": "mtp"}
 """An engine's name for a kind of draft -> perfmodel's name, where they differ."""
 DEFAULTS = ("auto", "none")
@@ -190,28 +194,31 @@ def _flags(options: list[str]) -> Iterator[tuple[str, str]]:
     """The flags and values of the question that follow from the options of a command."""
     pairs = list(_pairs(options))
     named = {name for name, _ in pairs}
+    pairs = [pair for pair in pairs if pair[0] not in KINDS or pair[1].lower() not in WHOLE_MODELS]
+    has_kind = any(name in KINDS for name, _ in pairs)
     for flag, value in pairs:
         if flag == CONFIG:
             yield from _of_config(json.loads(value))
         elif flag in FLAGS and value and value.lower() not in DEFAULTS and not _is_whole(flag, value):
-            yield from _flag(flag, value, named)
+            yield from _flag(flag, value, named, has_kind)
     config = {
         flag.removeprefix(f"{CONFIG}."): value for flag, value in pairs if flag.startswith(f"{CONFIG}.")
     }
     yield from _of_config({key.replace("-", "_"): value for key, value in config.items()})
 
 
-def _flag(flag: str, value: str, named: set[str]) -> Iterator[tuple[str, str]]:
+def _flag(flag: str, value: str, named: set[str], has_kind: bool) -> Iterator[tuple[str, str]]:
     """The flag of perfmodel, with its value, for a flag of a server.
 
     - named: all flags of the command.
+    - has_kind: whether one of them names a kind of draft that can have a head.
     """
     here = FLAGS[flag]
     if flag == "--speculative-algorithm" and value.upper() == "EAGLE" and not named & set(HEADS):
         yield here, "mtp"
     elif flag in KINDS:
         yield here, _draft(value)
-    elif here == "--model" or (here == "--draft" and not named & set(KINDS)):
+    elif here == "--model" or (here == "--draft" and not has_kind):
         yield from _file(here, value)
     elif here != "--draft":
         yield here, value

@@ -92,13 +92,14 @@ class MissingFact(InputError):
     """Raised if a text lacks facts that the user can give on the command line.
 
     - keys: the names of the facts in `GivenFacts`.
+    - meaning: the meaning of a fact in this text, in words.
     """
 
-    def __init__(self, where: str, *keys: str) -> None:
+    def __init__(self, where: str, *keys: str, meaning: str = "") -> None:
         flags = "".join(_FLAGS.get(key, "") for key in keys)
         facts = ",".join(f"{key}=N" for key in keys)
         way = f"as in --from {where.partition(': ')[0]},{facts}{flags}: the file does not say"
-        super().__init__(f"{where}: {', '.join(keys)}: must be stated, {way}")
+        super().__init__(f"{where}: {', '.join(keys)}: must be stated, {way}{meaning and f'; {meaning}'}")
         self.where = where
         self.keys = keys
 

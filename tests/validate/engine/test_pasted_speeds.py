@@ -67,6 +67,43 @@ def test_the_length_and_the_acceptance_that_the_words_state_are_taken() -> None:
     refused("-: gamma: must be", read_pasted, "-", two, GivenFacts(input=500, accepted=1.5))
 
 
+def test_drafts_that_end_early_are_as_long_as_their_mean(monkeypatch, capsys) -> None:
+    """The longest length is no length of such drafts, so the accepted share of it means nothing."""
+    words = (
+        "42.1 t/s w/o draft, 55 t/s with draft-max 8, p-min 0.8, accepted 0.9, drafted 3.1 tokens per step"
+    )
+    for facts in (GivenFacts(input=500), GivenFacts(input=500, gamma=3)):
+        _, drafting = read_pasted("-", words, facts)
+        assert (drafting.gamma, drafting.tokens_per_iteration) == (3, pytest.approx(1 + 0.9 * 3.1))
+    no_mean = words.partition(", drafted")[0]
+    _, drafting = read_pasted("-", no_mean, GivenFacts(input=500, gamma=4))
+    assert (drafting.gamma, drafting.tokens_per_iteration) == (4, pytest.approx(1 + 0.9 * 4))
+    status, out = pasted(monkeypatch, capsys, no_mean, "--draft", "mtp", "--from", "-")
+    assert status == 2
+    assert "p-min ends drafts early, so gamma is their mean length" in " ".join(out.split())
+    _, drafting = read_pasted("-", no_mean.replace("0.8", "0.0"), GivenFacts(input=500))
+    assert (drafting.gamma, drafting.tokens_per_iteration) == (8, pytest.approx(1 + 0.9 * 8))
+
+
+@pytest.mark.parametrize(
+    ("words", "tokens"),
+    [
+        ("at 8k context", 8192),
+        ("depth 4096", 4096),
+        ("with 3000 tokens of context", 3000),
+        ("at 128k context window", None),
+        ("@ 2k ctx size", None),
+    ],
+)
+def test_the_context_in_words_is_taken_unless_it_is_a_limit(words: str, tokens: int | None) -> None:
+    text = f"33 tok/s without a draft, 52 tok/s with MTP {words}"
+    if tokens is None:
+        refused("-: input: must be", read_pasted, "-", text, GivenFacts(gamma=2, accepted=2.0))
+        return
+    plain_step, _ = read_pasted("-", text, GivenFacts(gamma=2, accepted=2.0))
+    assert plain_step.prompt == tokens
+
+
 @pytest.mark.parametrize(
     ("lines", "steps"),
     [

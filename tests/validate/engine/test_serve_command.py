@@ -52,6 +52,15 @@ END = "--batch 1 --context 8k"
             f"--model x.gguf --draft small.gguf --gamma 4 --engine llamacpp {END}",
         ),
         (
+            "sglang serve --model-path m --speculative-algorithm STANDALONE "
+            "--speculative-draft-model-path small --speculative-num-steps 5",
+            f"--model m --draft small --gamma 5 --engine sglang {END}",
+        ),
+        (
+            "llama-server -m x.gguf --spec-type draft-simple -md small.gguf",
+            f"--model x.gguf --draft small.gguf --engine llamacpp {END}",
+        ),
+        (
             "mlx_lm.generate --model a/B-4bit --draft-model a/C-4bit --num-draft-tokens 3",
             f"--model a/B-4bit --draft a/C-4bit --gamma 3 --engine mlx {END}",
         ),
