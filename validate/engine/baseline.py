@@ -9,12 +9,11 @@ from perfmodel.errors import InputError
 from perfmodel.speculation import kv_cache_of
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.acceptance.vllm import served_contexts
-from perfmodel.validate.engine.compared import predicted_prompt_s
+from perfmodel.validate.engine.compared import predicted_prompt_token_s
 from perfmodel.validate.engine.expectation import Expectation
 from perfmodel.validate.engine.health import Health, health
 from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.pace import Pace
-from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.running_requests import GAUGES, of_all_ranks, running
 
 USED_TOKENS = "sglang:num_used_tokens"
@@ -41,14 +40,11 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     requests = of_all_ranks(running(where, text), query, text)
     if pace is None or requests is None:
         raise InputError(f"{where}: states no draft, and no throughput of running requests")
-    cached = (
-        context or _stated_context(where, text, requests) or predicted_context(query, where, text, gamma=0)
-    )
+    cached = context or _stated_context(where, text) or predicted_context(query, where, text, gamma=0)
     if cached is None:
         raise InputError(f"--context: must be given: {where} does not state the lengths of its requests")
     point = replace(query, batch=max(round(requests), 1), context=max(round(cached), 1), gamma=0)
-    prompt = PromptTiming(point.context, 0.0, 0.0)
-    prompt_token_s = predicted_prompt_s(resolve(point), prompt, drafts=False) / prompt.tokens
+    prompt_token_s = predicted_prompt_token_s(resolve(point), point.context, drafts=False)
     words = f"requests: {requests:g} running, at {point.context} tokens of context; no drafts"
     predicted = Expectation(whatif(point), 1.0, None, prompt_token_s)
     return BaselineHealth(words, health(pace, predicted, text))
@@ -77,13 +73,12 @@ def predicted_context(query: Query, where: str, text: str, gamma: int) -> float 
     return rank_tokens * sum(shares) / now if sum(shares) and now else None
 
 
-def _stated_context(where: str, text: str, requests: float) -> float | None:
-    """The cached tokens of a request that a log or a page states; None if the text does not state them."""
+def _stated_context(where: str, text: str) -> float | None:
+    """The cached tokens of a request that a log or a page of vLLM states; None if the text does not state
+    them. `predicted_context` reads the used tokens on a page of SGLang.
+    """
     load = LoggedLoad.of(text)
     if load is not None:
         return load.context
-    used = total(where, text, USED_TOKENS)
-    if used:
-        return used / requests
     contexts = served_contexts(where, text)
     return None if contexts is None else contexts.mean

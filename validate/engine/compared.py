@@ -2,6 +2,7 @@
 acceptance differs too much.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -222,3 +223,12 @@ def predicted_prompt_s(scenario: Scenario, prompt: PromptTiming, drafts: bool) -
     draft = float(prompt_draft_s(scenario, prompt.tokens)) if drafts else 0.0
     launches_s = prompt_launches_s(scenario, of_engine, prompt.tokens, drafts)
     return layers + attention + draft + launches_s
+
+
+def predicted_prompt_token_s(scenario: Scenario, tokens: int | float, drafts: bool) -> float:
+    """The predicted seconds per token of the prefill of one prompt alone, without cached tokens.
+
+    - drafts: whether a draft also reads the prompt.
+    """
+    alone = PromptTiming(tokens, cached=0.0, seconds=math.nan)
+    return predicted_prompt_s(scenario, alone, drafts) / tokens

@@ -5,12 +5,11 @@ from dataclasses import replace
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.speculation import Acceptance
-from perfmodel.validate.engine.compared import predicted_prompt_s
+from perfmodel.validate.engine.compared import predicted_prompt_token_s
 from perfmodel.validate.engine.expectation import Expectation
 from perfmodel.validate.engine.expected_acceptance import expected_interval
 from perfmodel.validate.engine.health import Health, health
 from perfmodel.validate.engine.pace import Pace
-from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.served_counts import ServedCounts, rates_of
 
 
@@ -35,8 +34,6 @@ def check_health(
         acceptance=None,
         task=None,
     )
-    prompt = PromptTiming(served.context, 0.0, 0.0)
-    scenario = resolve(point)
-    prompt_token_s = predicted_prompt_s(scenario, prompt, drafts=True) / prompt.tokens
+    prompt_token_s = predicted_prompt_token_s(resolve(point), served.context, drafts=True)
     should = Expectation(whatif(point), gained, expected_interval(expected, served.gamma), prompt_token_s)
     return health(pace, should, text)

@@ -9,7 +9,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration, load_gpu
 from perfmodel.validate.accuracy.compare import compare_record
-from perfmodel.validate.harness.micro import further_kernels
+from perfmodel.validate.harness.micro import further_kernels, roofline_fit
 from perfmodel.validate.harness.micro.further import with_further
 from perfmodel.validate.harness.micro.timed_kernels import most_rows
 from perfmodel.validate.records import BUNDLED, read_record, records
@@ -41,6 +41,15 @@ def test_the_shipped_calibration_has_them(fitted) -> None:
     ):
         assert getattr(fitted, name) == getattr(shipped, name), name
     assert fitted.gemm_fixed_s == shipped.gemm_fixed_s, "the main record's constants stay"
+
+
+def test_constants_of_fp8_have_the_bounds_of_the_same_constants_in_16_bits() -> None:
+    of_16_bits = {parameter.name: parameter for parameter in roofline_fit.GEMM}
+    for parameter in further_kernels.FP8:
+        other = of_16_bits[parameter.name.replace("_fp8", "")]
+        assert (parameter.low, parameter.high) == (other.low, other.high)
+    (share,) = further_kernels.TILES
+    assert (share.low, share.high) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
