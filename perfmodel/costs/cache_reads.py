@@ -16,6 +16,8 @@ from perfmodel.kv.base import NOTHING, SCORE_BYTES, KVMethod
 from perfmodel.operations import Cost, Floats
 from perfmodel.specs import Indexer
 
+INDEX_WEIGHT_BYTES = 4.0
+"""Bytes of the weight of an indexer's head for one query token, in float32."""
 UNBOUNDED = 2.0**60
 """A context longer than any real one. Infinity is not used, because 0 times infinity is NaN."""
 
@@ -85,7 +87,8 @@ def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
 
 
 def _attention_cost(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod, topk: int | None) -> Cost:
-    """FLOPs and bytes of one group of layers.
+    """FLOPs and bytes of one group of layers. Each query token attends to the cached tokens of its span, and
+    to the new tokens before it.
 
     - topk: number of tokens that an indexer chooses. It is None without an indexer.
     """
@@ -93,8 +96,9 @@ def _attention_cost(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod, 
     context = shape.context
     cached = a.span(context)
     per_sequence = shape.batch * a.layers
-    prompt = topk is None and np.ndim(context) == 0 and context == 0
-    pair_flops = a.prompt_flops_per_pair if prompt else a.flops_per_pair
+    over_empty_cache = np.ndim(context) == 0 and context == 0
+    reads_prompt = over_empty_cache and topk is None
+    pair_flops = a.prompt_flops_per_pair if reads_prompt else a.flops_per_pair
     flops_per_pair = pair_flops * per_sequence
     if topk is None:
         attended = kv.attended_tokens(cached)
@@ -146,15 +150,16 @@ def indexer(shard: Shard, index: Indexer, shape: PassShape) -> Op:
     context = shape.context / index.stride
     width = index.num_heads * index.head_dim
     key_bytes = index.head_dim * INDEX_KEY_BYTES
-    query_bytes = width * INDEX_KEY_BYTES + index.num_heads * 4.0
+    query_bytes = width * INDEX_KEY_BYTES + index.num_heads * INDEX_WEIGHT_BYTES
     scores = query * context + _causal_pairs(query, None)
-    token_bytes = query_bytes + key_bytes + 2.0 * SCORE_BYTES * context
+    score_bytes = 2.0 * SCORE_BYTES * context  # written by the scoring kernel, read by the selection
+    token_bytes = query_bytes + key_bytes + score_bytes
     cost = Cost(
         flops=2.0 * width * index.layers * shape.batch * scores,
         kv_bytes=shape.batch * index.layers * shard.paged(context) * key_bytes,
         activation_bytes=tokens * token_bytes,
     )
-    kernels = 2 * index.layers
+    kernels = 2 * index.layers  # scoring and selection
     compute = shard.precision.index_compute
     if shard.model.mla and index.stride == 1:
         return IndexerOp("indexer", kernels, cost, compute, tokens=shape.tokens)

@@ -1,5 +1,5 @@
-"""Computes whether a workload fits in memory, and the largest batch that fits, with and without
-speculation.
+"""Computes whether a workload fits in memory, and the largest batch that fits, with and without speculation
+(`memory_of`). `kv_cache_of` computes the size of the KV cache that a server logs when it starts.
 """
 
 from bisect import bisect_left
@@ -64,8 +64,8 @@ class Memory(Generic[Number]):
         return used - self.available_bytes
 
     def shortage(self, batch: float) -> tuple[str, ...]:
-        """A sentence that says that this batch does not fit. It is empty if the batch fits. The function
-        works only for a single point.
+        """A sentence that says that this batch does not fit, or nothing if it fits. The function works
+        only for a single point (`single`).
         """
         if self.fits:
             return ()
@@ -79,48 +79,56 @@ def memory_of(
 ) -> Memory[Floats]:
     """Compares the memory that a batch needs with the memory that the engine has for it.
 
-    A batch needs weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV).
+    A batch needs weights + draft weights + batch x ((context + gamma + 1) KV + the draft's own KV). A device
+    holds the sequences of its data-parallel group and pipeline stage, without the layers in host memory.
 
     - fraction: the engine's share of the device memory. None means its default.
 
     The result broadcasts over ``[batch, context, gamma]``. At gamma = 0, the draft needs no memory.
     """
-    target = scenario.target_shard
-    drafter = scenario.draft_shard
-    draft = scenario.draft
     account = scenario.account
+    target = scenario.target_shard
+    draft = scenario.draft
     context = np.asarray(context)
     tokens = np.asarray(gamma) + 1.0
     drafts = tokens > 1
-    draft_weights = np.where(drafts, draft_weight_bytes(scenario), 0.0)
-    draft_kv = np.where(drafts, draft_stored_bytes(drafter, draft, context), 0.0)
-    alone = available_bytes(scenario, fraction, "none")
-    room = np.where(drafts, available_bytes(scenario, fraction, draft_size(draft)), alone)
-    kept = 1.0 - scenario.machine.host_layers
+    on_device = 1.0 - scenario.machine.host_layers
+    device_batch = target.sequences(batch)
+    devices = target.groups * target.stages
+
+    # a sequence: its cache, the copies of its recurrent state, and its seat
     copies = scenario.kept_states(tokens)
-    target_kv = kept * account.stored_bytes(target, context + tokens, copies)
-    batch = target.sequences(batch)
-    parts = target.groups * target.stages
+    state_bytes = on_device * target.state_bytes
+    target_kv = on_device * account.stored_bytes(target, context + tokens, copies)
+    baseline_kv = on_device * account.stored_bytes(target, context + 1, 0.0)
+    draft_kv = np.where(drafts, draft_stored_bytes(scenario.draft_shard, draft, context), 0.0)
+    seat = account.seat_bytes(scenario.machine.gpu, target)
+
+    # the device
+    baseline_room = available_bytes(scenario, fraction, "none")
+    room = np.where(drafts, available_bytes(scenario, fraction, draft_size(draft)), baseline_room)
     weights = weight_bytes(scenario)
+    draft_weights = np.where(drafts, draft_weight_bytes(scenario), 0.0)
+
+    # some engines take the draft from other memory than the target's pool
     inside = 1.0 if account.draft_inside else 0.0
     pool = room - weights - inside * draft_weights
-    each = target_kv + inside * draft_kv
-    states = kept * target.state_bytes
-    seat = account.seat_bytes(scenario.machine.gpu, target)
-    holds = account.sequences(pool, each + seat - states * copies, states, copies)
-    alone_kv = kept * account.stored_bytes(target, context + 1, 0.0) + seat
+    sequence = target_kv + inside * draft_kv
+    # `Account.sequences` adds the states, because some engines do not store them in the pool of the caches
+    fitting = account.sequences(pool, sequence + seat - state_bytes * copies, state_bytes, copies)
+    baseline_fitting = account.sequences(baseline_room - weights, baseline_kv + seat, state_bytes, 1.0)
     return Memory(
         weight_bytes=weights,
-        kv_bytes=batch * target_kv,
+        kv_bytes=device_batch * target_kv,
         draft_weight_bytes=draft_weights,
-        draft_kv_bytes=batch * draft_kv,
-        available_bytes=room - batch * seat,
+        draft_kv_bytes=device_batch * draft_kv,
+        available_bytes=room - device_batch * seat,
         pool_bytes=pool,
-        sequence_bytes=each + seat,
-        sequences=holds,
-        fits=np.less_equal(batch, holds),
-        max_batch=parts * _whole(holds),
-        ar_max_batch=parts * _whole(account.sequences(alone - weights, alone_kv, states, 1.0)),
+        sequence_bytes=sequence + seat,
+        sequences=fitting,
+        fits=np.less_equal(device_batch, fitting),
+        max_batch=devices * _whole(fitting),
+        ar_max_batch=devices * _whole(baseline_fitting),
     )
 
 
@@ -225,30 +233,31 @@ def kv_cache_of(
     account = scenario.account
     gpu = scenario.machine.gpu
     seats = account.seats(gpu) if running is None else part.sequences(running)
-    taken = float(seats) * account.seat_bytes(gpu, part)
+    seat_bytes = float(seats) * account.seat_bytes(gpu, part)
     drafts = draft_size(scenario.draft) if gamma else "none"
-    room = available_bytes(scenario, fraction, drafts) - taken
-    alone = available_bytes(scenario, fraction, "none") - taken
+    room = available_bytes(scenario, fraction, drafts) - seat_bytes
+    baseline_room = available_bytes(scenario, fraction, "none") - seat_bytes
     weights = weight_bytes(scenario)
-    own = 0.0
-    if gamma and scenario.account.draft_inside:
-        own = draft_weight_bytes(scenario)
+    draft_weights = 0.0
+    if gamma and account.draft_inside:
+        draft_weights = draft_weight_bytes(scenario)
     each = _sequence_bytes(scenario, gamma)
-    plain = _sequence_bytes(scenario, 0)
-    pool = max(room - weights - own, 0.0)
-    length = scenario.account.length(part)
-    sequences = part.groups * part.stages * scenario.account.cache_share(part)
-    concurrency = sequences * pool / each
+    baseline_each = _sequence_bytes(scenario, 0)
+    pool = max(room - weights - draft_weights, 0.0)
+    length = account.length(part)
+    pools = part.groups * part.stages * account.cache_share(part)
+    concurrency = pools * pool / each
+    fits_everywhere = concurrency >= part.groups
     return KVCapacity(
         kv_tokens=int(length * concurrency),
         max_model_len=length,
         max_concurrency=concurrency,
-        fitting_len=None if concurrency >= part.groups else _fitting_len(scenario, gamma, concurrency * each),
+        fitting_len=None if fits_everywhere else _fitting_len(scenario, gamma, concurrency * each),
         pool_bytes=pool,
-        baseline_kv_tokens=int(length * sequences * max(alone - weights, 0.0) / plain),
-        draft_weight_bytes=own,
-        draft_reserved_bytes=alone - room,
-        draft_cache_share=each / plain - 1.0,
+        baseline_kv_tokens=int(length * pools * max(baseline_room - weights, 0.0) / baseline_each),
+        draft_weight_bytes=draft_weights,
+        draft_reserved_bytes=baseline_room - room,
+        draft_cache_share=each / baseline_each - 1.0,
         groups=part.groups,
     )
 

@@ -95,6 +95,31 @@ FORMATS = {
 }
 
 
+COMMON_WORDS = {
+    "ATI Radeon RX 7900 XTX 24 GB": "rx-7900-xtx-24gb",
+    "Tesla L4": "l4-24gb",
+    "Intel Corporation Arc A770": "arc-a770-16gb",
+    "Advanced Micro Devices, Inc. RX 7900 XTX": "rx-7900-xtx-24gb",
+    "H100 GPU 80GB": "h100-sxm-80gb",
+    "RTX 3080 10GB (Desktop)": "rtx-3080-10gb",
+    "H200 141GB HBM3e": "h200-sxm-141gb",
+    "RTX 3090 24GB GDDR6X": "rtx-3090-24gb",
+}
+"""Names with a word that no spelling of the device has."""
+
+
+@pytest.mark.parametrize(("given", "name"), COMMON_WORDS.items())
+def test_a_word_that_tells_no_devices_apart_may_be_added(given: str, name: str) -> None:
+    assert load_gpu(given).name == name
+
+
+def test_a_memory_size_may_differ_by_less_than_a_tenth() -> None:
+    """A B200 has 180 GB: 197 GB is 9.4 % more, 199 GB is 10.6 % more."""
+    assert load_gpu("B200 197GB").name == "b200-sxm-180gb"
+    with pytest.raises(InputError):
+        load_gpu("B200 199GB")
+
+
 def test_a_device_or_model_by_the_name_that_was_pasted() -> None:
     for pasted, name in DEVICES.items():
         assert load_gpu(pasted) == load_gpu(f"  {pasted.upper()} ") == loading.load_bundled(name)

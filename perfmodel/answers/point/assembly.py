@@ -126,11 +126,10 @@ def _steps(
     draft = scenario.draft_step_at(batch, context, draft_tokens)
     if scenario.power_limit_w is None:
         return target, draft, verify
-    slower = (
-        float(prediction.verify_s) / verify.predicted_s
-    )  # the draft is slowed by the same factor as the verification
     target_slower = float(prediction.target_s) / target.predicted_s
-    return target.slowed(target_slower), draft.slowed(slower), verify.slowed(slower)
+    # a limit slows the whole iteration, so the draft is slowed by the same factor as the verification
+    iteration_slower = float(prediction.verify_s) / verify.predicted_s
+    return target.slowed(target_slower), draft.slowed(iteration_slower), verify.slowed(iteration_slower)
 
 
 def _intervals(
@@ -184,7 +183,8 @@ def _lengths_and_engine(query: Query, scenario: Scenario, batch: float, gamma: i
     if not gamma:
         only_memory = ContextLengths(memory_bound_context(scenario, batch), None, None)
         return {"inflection": only_memory, "runs_in": None}
-    engine, vendor = engine_of(scenario.machine.calibration), scenario.machine.gpu.vendor
+    engine = engine_of(scenario.machine.calibration)
+    vendor = scenario.machine.gpu.vendor
     runs = runs_in(engine, scenario.draft, query.engine, query.dp, vendor)
     return {
         "inflection": context_lengths(scenario, batch, gamma, query.batch_range),
@@ -232,7 +232,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     precision = scenario.precision
     head = scenario.target.head
     engine = query.engine
-    if DRIFT not in (engine or ""):
+    if DRIFT not in (engine or ""):  # otherwise the question states a version, which is kept
         engine = engine_of(machine.calibration)
     group = max((a.layout.group for a in scenario.target_shard.attentions), default=1.0)
     reread = float(machine.attention.reread(gamma + 1.0, head, precision.narrow_kv, group))

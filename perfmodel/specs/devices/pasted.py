@@ -9,16 +9,19 @@ from typing import Any
 from perfmodel.errors import InputError, refuse
 
 SAME_MEMORY = 0.1
-"""Share by which a stated memory size may differ from that of the device. Devices with 180 usable GB, for
-example, are sold as 192 GB.
+"""Share by which a stated memory size may differ from that of the device. The B200, for example, has 180
+usable GB and is sold with 192 GB (7 %).
 """
 MEMORY = re.compile(r"(\d+) ?gi?b?\b")
 """A memory size, such as 24GB, 24 GiB or 24g."""
 SEVERAL = re.compile(r"(?:(\d{1,3}) ?[x×*] ?)?(\S.*?)(?: +[x×*] ?(\d{1,3}))?", re.IGNORECASE)
 """A device with a number of devices before or after its name, such as 2x RTX 3090 or RTX 3090 x2."""
 COMMON = re.compile(
-    r"(nvidia|amd|ati|intel|r|tm|apple|geforce|radeon|tesla|instinct|corporation|advanced|micro|devices|inc"
-    r"|graphics|gpu|card|series|oc|desktop|hbm\de?|gddr\dx?)"
+    "nvidia|amd|ati|intel|apple"  # vendors
+    "|advanced|micro|devices|inc|corporation|r|tm"  # the rest of their names, as `lspci` writes them
+    "|geforce|radeon|tesla|instinct"  # series
+    "|graphics|gpu|card|series|oc|desktop"  # kinds of boards
+    r"|hbm\de?|gddr\dx?"  # kinds of memory
 )
 """Words that do not distinguish devices."""
 
@@ -98,7 +101,9 @@ def _words(name: str) -> frozenset[str]:
     """The words of a name that distinguish devices, without the memory size. In a line of ``lspci``, only the
     words in brackets count.
     """
-    plain = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # the ids that `lspci -nn` adds
-    plain = re.sub(r"macbook[ -](pro|air)|mac[ -](studio|mini|pro)", "", plain)
-    text = re.sub(r"sxm\d", "sxm", MEMORY.sub("", re.sub(r".*\[(.*)\].*", r"\1", plain)))
+    text = re.sub(r"\[[0-9a-f]{4}(:[0-9a-f]{4})?\]", "", name.lower())  # the ids that `lspci -nn` adds
+    text = re.sub(r"macbook[ -](pro|air)|mac[ -](studio|mini|pro)", "", text)
+    text = re.sub(r".*\[(.*)\].*", r"\1", text)
+    text = MEMORY.sub("", text)
+    text = re.sub(r"sxm\d", "sxm", text)  # SXM4, SXM5 and SXM6 belong to one generation of devices each
     return frozenset(word for word in re.findall(r"[a-z0-9]+", text) if not COMMON.fullmatch(word))
