@@ -1,9 +1,10 @@
-"""What mkdocs adds to the pages: the explorer with its defaults, made anew, and the notebooks with their
-outputs.
+"""What mkdocs adds to the pages: the explorer with its defaults, made anew, the notebooks with their outputs,
+and the pictures for a dark page.
 """
 
 import base64
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,22 @@ def every_model() -> list[Exploration]:
     return found
 
 
+PICTURE = re.compile(r"!\[(?P<words>[^\]]*)\]\((?P<path>img/[\w-]+)\.svg\)")
+"""A picture on a page."""
+
+
+def on_page_markdown(markdown: str, page: object, config: MkDocsConfig, files: Files) -> str:
+    """Show the version of each picture that fits the theme of the site."""
+
+    def both(found: re.Match[str]) -> str:
+        words, path = found["words"], found["path"]
+        if files.get_file_from_path(f"{path}-dark.svg") is None:
+            return found[0]
+        return f"![{words}]({path}.svg#only-light)![{words}]({path}-dark.svg#only-dark)"
+
+    return PICTURE.sub(both, markdown)
+
+
 SEARCH = 'data-md-component="search" role="dialog"'
 REACHABLE = """<script>addEventListener("load", () => {
 const all = (found, named) => document.querySelectorAll(found).forEach(named);
@@ -111,7 +128,8 @@ def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
             if kind == "image/png":
                 name = f"{stem}-{len(pictures) + 1}.png"
                 pictures[name] = base64.b64decode(data[kind])
-                parts.append(f"![what the cell draws]({name}){{ width=100% }}")
+                width = output.metadata[kind]["width"]
+                parts.append(f"![{data['text/plain']}]({name}){{ .drawn width={width} }}")
             elif kind == "text/html":
                 table = "".join(data[kind].splitlines()).replace("<th></th>", "<td></td>")  # no empty headers
                 parts.append(f'<div class="output">{table}</div>')

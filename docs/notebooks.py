@@ -35,12 +35,9 @@ def stripped(notebook: Any) -> Any:
                 output.pop("execution_count", None)
                 if output.output_type == "execute_result":
                     output.execution_count = None
-                data = output.get("data", {})
-                if "image/png" in data:
-                    data["text/plain"] = "a picture"
-                output.pop("metadata", None)
+                size = output.pop("metadata", {}).get("image/png")
                 if output.output_type != "stream":
-                    output.metadata = nbformat.from_dict({})
+                    output.metadata = nbformat.from_dict({"image/png": size} if size else {})
     return notebook
 
 

@@ -64,7 +64,7 @@ def test_nothing_is_fetched_from_elsewhere(site: list[Path]) -> None:
         assert len(fetched) > 3 or path.stem.startswith("explorer")
         for address in fetched:
             assert not re.match(r"([a-z]+:)?//", address), f"{path.name}: {address}"
-            assert (path.parent / unquote(address).partition("?")[0]).is_file(), f"{path.name}: {address}"
+            assert (path.parent / re.split("[?#]", unquote(address))[0]).is_file(), f"{path.name}: {address}"
 
 
 @pytest.mark.parametrize("width", [390, 1280])

@@ -1,6 +1,6 @@
 """``perfmodel plot``: pictures of the answers of other commands, as .png, .svg or .pdf."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, replace
 from itertools import product
 from pathlib import Path
@@ -30,6 +30,7 @@ from perfmodel.cli.grouped_help import OUTPUT, App
 from perfmodel.cli.output import warn
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import MAX_VALUES
+from perfmodel.plots.palette import PALETTES
 from perfmodel.plots.surfaces import MeasuredPoint
 from perfmodel.plots.theme import Figure
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, Acceptance, Scenario, Workload, predict
@@ -49,6 +50,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 }
 """Picture or axis of a picture -> default batches and contexts."""
 Output = Annotated[Path, Argument("Output file: .png, .svg or .pdf.", "FILE", "-o --out", group=OUTPUT)]
+Theme = Annotated[str, Argument("Colours for a light or a dark page.", choices=tuple(PALETTES), group=OUTPUT)]
 Over = Annotated[
     str,
     Argument(
@@ -142,7 +144,7 @@ class Points(Options):
 
 @app.command(example=f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
 @takes(Query)
-def roofline(query: Query, output: Output) -> None:
+def roofline(query: Query, output: Output, theme: Theme = "light") -> None:
     """The passes of one question under the roofline of the device, with the limiter of each pass."""
     batch = float(query.batch)
     context = float(query.context)
@@ -151,15 +153,16 @@ def roofline(query: Query, output: Output) -> None:
     scenario = resolve(query) if needed else resolve_costs(query)
     length = length_of(query, scenario)
     _save(
-        plots.roofline(scenario, batch, context, length),
+        lambda: plots.roofline(scenario, batch, context, length),
         output,
+        theme,
         doubts(query, scenario, batch, context, length),
     )
 
 
 @app.command(example=f"{LLAMA} --alpha 0.8 --output surface.svg")
 @takes(Points)
-def surface(question: Points, output: Output, measured: Measured = False) -> None:
+def surface(question: Points, output: Output, theme: Theme = "light", measured: Measured = False) -> None:
     """Speedup over batch and context, with the break-even line. Configurations that do not fit in memory are
     hatched.
     """
@@ -168,29 +171,32 @@ def surface(question: Points, output: Output, measured: Measured = False) -> Non
     if query.gamma == 0:
         raise refuse("--gamma", None, "1 or more, or auto: the speedup of the baseline is always 1", 0)
     scenario = axes.scenario()
-    made = plots.surface(
-        scenario,
-        gamma=query.gamma,
-        batch=axes.span("batch"),
-        context=axes.span("context"),
-        max_gamma=query.max_gamma,
-        batch_range=query.batch_range,
-        memory_fraction=query.memory_fraction,
-        measured=_published(scenario, query.gamma) if measured else (),
+    _save(
+        lambda: plots.surface(
+            scenario,
+            gamma=query.gamma,
+            batch=axes.span("batch"),
+            context=axes.span("context"),
+            max_gamma=query.max_gamma,
+            batch_range=query.batch_range,
+            memory_fraction=query.memory_fraction,
+            measured=_published(scenario, query.gamma) if measured else (),
+        ),
+        output,
+        theme,
+        axes.doubts(scenario),
     )
-    _save(made, output, axes.doubts(scenario))
 
 
 @app.command(example=f"{LLAMA} --gamma 3 --output ratios.svg")
 @takes(Points)
-def ratios(question: Points, output: Output, over: Over = "context") -> None:
+def ratios(question: Points, output: Output, theme: Theme = "light", over: Over = "context") -> None:
     """Times of a draft step and of a verification, relative to a baseline step, against the context or
     the batch.
     """
-    if not question.gamma:
-        raise refuse(
-            "--gamma", None, "a whole number of 1 or more here", "auto" if question.gamma is None else 0
-        )
+    gamma = question.gamma
+    if not gamma:
+        raise refuse("--gamma", None, "a whole number of 1 or more here", "auto" if gamma is None else 0)
     axes = question.over(over)
     crossed = "batch" if over == "context" else "context"
     lines = axes.values(crossed)
@@ -198,15 +204,16 @@ def ratios(question: Points, output: Output, over: Over = "context") -> None:
         raise refuse(f"--{crossed}", None, f"at most {MAX_LINES} values here, one line each", len(lines))
     scenario = resolve_costs(axes.first())
     _save(
-        plots.ratios(scenario, lines, axes.span(over), question.gamma, over=over),
+        lambda: plots.ratios(scenario, lines, axes.span(over), gamma, over=over),
         output,
+        theme,
         axes.doubts(scenario),
     )
 
 
 @app.command(example=f"{LLAMA} --batch 1,32 --context 32k --alpha 0.8 --output breakdown.svg")
 @takes(Points)
-def breakdown(question: Points, output: Output) -> None:
+def breakdown(question: Points, output: Output, theme: Theme = "light") -> None:
     """Predicted times of each pass and of a token, split into components, for some batches or contexts."""
     axes = question.over("breakdown")
     points = list(product(axes.values("batch"), axes.values("context")))
@@ -220,7 +227,7 @@ def breakdown(question: Points, output: Output) -> None:
         length = int(best.gamma_optimal[best.speedup_at_gamma_optimal.argmax()])
     if not length:
         raise InputError("--gamma: must be 1 or more here, and no draft pays at any of these points")
-    _save(plots.breakdown(scenario, points, length), output, axes.doubts(scenario))
+    _save(lambda: plots.breakdown(scenario, points, length), output, theme, axes.doubts(scenario))
 
 
 @app.command(
@@ -228,14 +235,14 @@ def breakdown(question: Points, output: Output) -> None:
     "--any-draft --output pareto.svg"
 )
 @takes(AdviseQuery)
-def pareto(question: AdviseQuery, output: Output) -> None:
+def pareto(question: AdviseQuery, output: Output, theme: Theme = "light") -> None:
     """The Pareto fronts of `perfmodel advise`, with and without a draft: throughput per device against time
     per token, over batches and layouts.
     """
     from perfmodel.answers.advice.advise import advise
 
     answer = advise(question)
-    _save(plots.pareto(answer), output, answer.warnings)
+    _save(lambda: plots.pareto(answer), output, theme, answer.warnings)
 
 
 @app.command(
@@ -246,7 +253,7 @@ def pareto(question: AdviseQuery, output: Output) -> None:
     ),
 )
 @takes(TrafficQuery)
-def latency(question: TrafficQuery, output: Output) -> None:
+def latency(question: TrafficQuery, output: Output, theme: Theme = "light") -> None:
     """Latency between the smallest and the largest load of `perfmodel traffic`, with and without a draft. The
     picture also shows the SLO and the saturation rates.
     """
@@ -261,7 +268,7 @@ def latency(question: TrafficQuery, output: Output) -> None:
         loads = np.unique(np.round(np.geomspace(low, high, LOADS)))
     given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
     answer = traffic(replace(question, **given))
-    _save(plots.traffic(answer, slo=question.slo), output, answer.warnings)
+    _save(lambda: plots.traffic(answer, slo=question.slo), output, theme, answer.warnings)
 
 
 def _as_certain(acceptance: Acceptance | None) -> Acceptance | None:
@@ -269,9 +276,10 @@ def _as_certain(acceptance: Acceptance | None) -> Acceptance | None:
     return None if acceptance is None else acceptance.replace(spread=0.0)
 
 
-def _save(figure: Figure, output: Path, notes: Iterable[str]) -> None:
-    """Writes a picture and prints the doubts of its question."""
-    plots.save(figure, output)
+def _save(draw: Callable[[], Figure], output: Path, theme: str, notes: Iterable[str]) -> None:
+    """Draws and writes a picture, and prints the doubts of its question."""
+    with plots.style(theme):
+        plots.save(draw(), output)
     click.echo(f"wrote {output}", err=True)
     warn(notes)
 

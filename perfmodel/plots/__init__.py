@@ -8,12 +8,13 @@ draws.
 
 from perfmodel.plots.breakdown import breakdown
 from perfmodel.plots.curves import curves
+from perfmodel.plots.palette import style
 from perfmodel.plots.pareto import pareto
 from perfmodel.plots.ratios import ratios
 from perfmodel.plots.residuals import residuals
 from perfmodel.plots.roofline import roofline
 from perfmodel.plots.surfaces import surface
-from perfmodel.plots.theme import save, style
+from perfmodel.plots.theme import save
 from perfmodel.plots.traffic import traffic
 
 __all__ = [

@@ -3,21 +3,20 @@
 from collections.abc import Iterable
 
 from perfmodel.answers.question import Query
+from perfmodel.plots.layout import label, legend_above, panels, sign
+from perfmodel.plots.palette import colours
 from perfmodel.plots.passes import StagePass, stage_passes
 from perfmodel.plots.theme import (
     PARTS,
-    STAGE_NAMES,
     STAGES,
     Axes,
     Figure,
     caption,
-    label,
-    legend_above,
-    panels,
+    drafter,
     point_labels,
     scenario_of,
-    sign,
     styled,
+    subject,
 )
 from perfmodel.speculation import Prediction, Scenario, Workload, predict
 
@@ -25,12 +24,16 @@ PITCH = 4.4
 """Height of a point in rows: its name, three bars and a gap."""
 BARS = ("baseline", "draft", "verify")
 """The bars of a point, from top to bottom."""
+NAMES = 72.0
+"""Width of the names of bars, in points."""
+MOST_IN_TITLE = 2
+"""Largest number of points that the title names."""
 MS_PER_S = 1e3
 
 
 @styled
 def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]], gamma: int) -> Figure:
-    """The predicted time of each pass by component (left) and per token (right), for each pair of batch
+    """The predicted time of each pass by component (above) and per token (below), for each pair of batch
     and context in `points`.
 
     The components of a bar add up to the predicted time. A tick in a bar marks the roofline's lower bound on
@@ -40,26 +43,47 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
     from matplotlib.patches import Patch
 
     where = list(points)
-    left, right = panels(2, (8.6, 1.5 + 0.17 * PITCH * len(where)))
+    above, below = panels(2, 0.5 + 0.17 * PITCH * len(where))
+    look = colours()
     names, same = point_labels(where)
     visible: set[str] = set()
+    speedups: list[float] = []
     for place, (batch, context) in enumerate(where):
         for stage, each in stage_passes(scenario, batch, context, gamma).items():
-            visible |= _draw_pass(left, row_of(place, stage), each)
+            visible |= _draw_pass(above, row_of(place, stage), each)
         prediction = predict(scenario, Workload.of(batch, context, gamma), max(gamma, 1))
-        _draw_per_token(right, place, prediction)
-    _bar_names(left, names, BARS)
-    _bar_names(right, names, ("baseline", "speculating"))
-    left.set_xlabel("one pass, predicted, ms")
-    right.set_xlabel("time per token, predicted, ms")
-    for axes in (left, right):
-        axes.margins(x=0.12)
+        _draw_per_token(below, place, prediction)
+        speedups.append(float(prediction.speedup))
+    _bar_names(above, names, BARS)
+    _bar_names(below, names, ("baseline", "speculating"))
+    above.set_title("time of one pass, ms")
+    below.set_title("time per token, ms")
+    for axes in (above, below):
+        axes.margins(x=0.14)
         axes.set_xlim(left=0.0)
-    bound = sign("lower bound", color="black", linestyle="none", marker="|", markersize=9)
-    parts = [Patch(color=colour, label=word) for part, (word, colour) in PARTS.items() if part in visible]
-    legend_above(left, 2, [*parts, bound])
-    legend_above(right, 2, [Patch(color=STAGES[name], label=STAGE_NAMES[name]) for name in STAGES])
-    return label(left, "What the time goes into", "; ".join([*same, caption(scenario, gamma)]))
+    bound = sign("lower bound", color=look.ink, linestyle="none", marker="|", markersize=9, mew=1.4)
+    parts = [
+        Patch(facecolor=look.parts[part], hatch=hatch, label=word, edgecolor=look.ink, linewidth=0.0)
+        for part, (word, hatch) in PARTS.items()
+        if part in visible
+    ]
+    legend_above(above, [*parts, bound], NAMES)
+    stages = [
+        Patch(facecolor=look.stages[stage], hatch=hatch, label=word, edgecolor=look.ink, linewidth=0.0)
+        for stage, (word, hatch) in STAGES.items()
+    ]
+    legend_above(below, stages, NAMES)
+    about = "; ".join([subject(scenario, gamma), *same])
+    return label(above, _claim(drafter(scenario), names, speedups), about, caption(scenario))
+
+
+def _claim(draft: str, names: list[str], speedups: list[float]) -> str:
+    """The title: the speedup at each point, or its range over many points."""
+    name = f"{draft[:1].upper()}{draft[1:]}"
+    if len(names) <= MOST_IN_TITLE:
+        each = (f"{speedup:.2f}× at {point}" for point, speedup in zip(names, speedups, strict=True))
+        return f"{name}: {', '.join(each)}"
+    return f"{name}: {min(speedups):.2f}× to {max(speedups):.2f}× over the baseline"
 
 
 def row_of(place: int, stage: str) -> float:
@@ -88,20 +112,25 @@ def seconds_by_part(stage_pass: StagePass) -> dict[str, float]:
 def _draw_pass(axes: Axes, row: float, stage_pass: StagePass) -> set[str]:
     """Draws the bar of a pass and the tick of its lower bound. Returns the visible parts."""
     seconds = seconds_by_part(stage_pass)
-    _stack(axes, row, {PARTS[part][1]: MS_PER_S * of_part for part, of_part in seconds.items()})
+    look = colours()
+    bars = [(look.parts[part], PARTS[part][1], MS_PER_S * of_part) for part, of_part in seconds.items()]
+    _stack(axes, row, bars)
     bound = MS_PER_S * float(stage_pass.time.lower_s)
-    axes.plot([bound, bound], [row - 0.4, row + 0.4], color="black", linewidth=1.4)
+    axes.plot([bound, bound], [row - 0.4, row + 0.4], color=look.ink, linewidth=1.6)
     return {part for part, of_part in seconds.items() if of_part > 0}
 
 
-def _stack(axes: Axes, row: float, lengths: dict[str, float]) -> None:
+def _stack(axes: Axes, row: float, parts: list[tuple[str, str, float]]) -> None:
     """Draws one bar.
 
-    - lengths: colour of each part -> its length.
+    - parts: the colour, the hatch and the length of each part.
     """
     start = 0.0
-    for colour, length in lengths.items():
-        axes.barh(row, length, 0.8, left=start, color=colour, zorder=2)
+    for colour, hatch, length in parts:
+        ink = colours().ink
+        axes.barh(
+            row, length, 0.8, left=start, color=colour, hatch=hatch, edgecolor=ink, linewidth=0, zorder=2
+        )
         start += length
 
 
@@ -109,10 +138,13 @@ def _draw_per_token(axes: Axes, place: int, p: Prediction) -> None:
     """Draws the times per token of a point without and with a draft, and the speedup next to the latter."""
     stages_s = {"draft": p.gamma * p.draft_s, "verify": p.verify_s, "overhead": p.overhead_s}
     per_iteration = float(p.tokens_per_iteration)
-    parts = {STAGES[stage]: MS_PER_S * float(s) / per_iteration for stage, s in stages_s.items()}
-    _stack(axes, row_of(place, "baseline"), {STAGES["baseline"]: MS_PER_S * float(p.target_s)})
+    look = colours().stages
+    parts = [
+        (look[stage], STAGES[stage][1], MS_PER_S * float(s) / per_iteration) for stage, s in stages_s.items()
+    ]
+    _stack(axes, row_of(place, "baseline"), [(look["baseline"], "", MS_PER_S * float(p.target_s))])
     _stack(axes, row_of(place, "draft"), parts)
-    end = (sum(parts.values()), row_of(place, "draft"))
+    end = (sum(length for _, _, length in parts), row_of(place, "draft"))
     axes.annotate(f"{float(p.speedup):.2f}×", end, (4, 0), textcoords="offset points", va="center")
 
 
@@ -132,5 +164,5 @@ def _bar_names(axes: Axes, names: list[str], bars: tuple[str, ...]) -> None:
             textcoords="offset points",
             va="center",
             fontweight="bold",
-            fontsize=8,
+            fontsize=9,
         )

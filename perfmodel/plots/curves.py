@@ -3,6 +3,7 @@ its own line.
 """
 
 from collections.abc import Iterable
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 from perfmodel.answers.grid.blocks import COLUMNS, is_time
@@ -10,19 +11,9 @@ from perfmodel.answers.grid.grid import AXES, HEADS
 from perfmodel.answers.grid.sweep import Sweep
 from perfmodel.errors import unknown_name
 from perfmodel.parse import parse_text
-from perfmodel.plots.theme import (
-    DARK,
-    Axes,
-    Figure,
-    caption,
-    label,
-    legend_above,
-    log_axis,
-    panels,
-    shades,
-    styled,
-    tokens,
-)
+from perfmodel.plots.layout import label, legend_above, panels
+from perfmodel.plots.palette import colours, shades
+from perfmodel.plots.theme import Axes, Figure, caption, log_axis, styled, subject, tokens
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -41,10 +32,8 @@ VERTICAL = {
     "throughput_tokens_per_s": ("Throughput", "throughput, tokens/s"),
 }
 """Column -> its name in the title, and its name on the vertical axis. Other columns have their own names."""
-WIDE = 14
-"""Largest number of characters in the label of a line that takes a quarter of the width of the legend. Longer
-labels take half of it.
-"""
+MARKERS = "os^Dv"
+"""Markers of the lines, in this order."""
 MOST_BANDS = 2
 """Largest number of lines with a band of their interval. More bands would cover each other."""
 MS_PER_S = 1e3
@@ -75,27 +64,42 @@ def curves(
         if parse_text(name, "curves") not in COLUMNS:
             raise unknown_name("curves", "column", name, COLUMNS)
     (axes,) = panels()
+    look = colours()
     groups = _groups(sweep, over)
     scale = MS_PER_S if is_time(figure) else 1.0
-    for (words, rows), colour in zip(groups, shades(len(groups)), strict=True):
-        axes.plot(rows[over], rows[figure] * scale, color=colour, marker=".", label=words)
+    for (words, rows), colour, marker in zip(groups, shades(len(groups)), cycle(MARKERS), strict=False):
+        axes.plot(rows[over], rows[figure] * scale, color=colour, marker=marker, markersize=4.5, label=words)
         if figure == "speedup" and len(groups) <= MOST_BANDS:
             axes.fill_between(
                 rows[over], rows["speedup_low"], rows["speedup_high"], color=colour, alpha=0.15, linewidth=0
             )
     if figure == "speedup":
-        axes.axhline(1.0, color="black", linewidth=1.0)
+        axes.axhline(1.0, color=look.ink, linewidth=1.0)
     dots = sorted(measured)
     if dots:
         places, values = zip(*dots, strict=True)
-        axes.plot(places, [value * scale for value in values], "o", color=DARK, label="measured")
+        axes.plot(
+            places, [value * scale for value in values], "*", color=look.ink, markersize=9, label="measured"
+        )
     _horizontal(axes, over, [value for _, rows in groups for value in rows[over]])
-    short, long = _names(figure)
-    axes.set_ylabel(long)
-    wide = max(len(words) for words, _ in groups) > WIDE
-    legend_above(axes, 2 if wide else 4, axes.get_legend_handles_labels()[0])
+    axes.set_title(_names(figure)[1])
+    legend_above(axes)
+    about, details = _captions(sweep, figure, groups)
+    return label(axes, _claim(figure, over, groups), about, details)
+
+
+def _claim(figure: str, over: str, groups: list[tuple[str, "DataFrame"]]) -> str:
+    """The title: the range of the figure, and the place of the largest speedup."""
+    short = _names(figure)[0]
     of = HORIZONTAL.get(over, (over, over))[0]
-    return label(axes, f"{short} by {of}", _subject(sweep, figure, groups))
+    low = min(float(rows[figure].min()) for _, rows in groups)
+    high = max(float(rows[figure].max()) for _, rows in groups)
+    if figure == "speedup":
+        peaks = sorted({float(rows[over].iloc[int(rows[figure].argmax())]) for _, rows in groups})
+        places = " to ".join(dict.fromkeys(tokens(place) for place in (peaks[0], peaks[-1])))
+        return f"Speedup from {low:.2f}× to {high:.2f}×, the largest at {of} {places}"
+    scale, unit = (MS_PER_S, " ms") if is_time(figure) else (1.0, "")
+    return f"{short} by {of}: {scale * low:,.3g} to {scale * high:,.3g}{unit}"
 
 
 def _names(figure: str) -> tuple[str, str]:
@@ -142,8 +146,8 @@ def _horizontal(axes: Axes, over: str, values: list[float]) -> None:
         axes.set_xlabel(name)
 
 
-def _subject(sweep: Sweep, figure: str, groups: list[tuple[str, "DataFrame"]]) -> str:
-    """The caption of the picture: the batch or context if it does not vary, and the question of the first
+def _captions(sweep: Sweep, figure: str, groups: list[tuple[str, "DataFrame"]]) -> tuple[str, str]:
+    """The subtitle, and the caption: the batch or context if it does not vary, and the question of the first
     line.
     """
     varied = _lists(sweep)
@@ -152,7 +156,9 @@ def _subject(sweep: Sweep, figure: str, groups: list[tuple[str, "DataFrame"]]) -
     ]
     gamma = sweep.grid.axis("gamma")[0] if "gamma" not in varied else None
     band = ["band: 90 % interval"] if figure == "speedup" and len(groups) <= MOST_BANDS else []
-    subject = caption(sweep.blocks[0].scenario, gamma, acceptance="alpha" not in varied)
+    first = sweep.blocks[0].scenario
+    about = subject(first, gamma)
     if any(name in varied for name in HEADS if name != "alpha"):
-        subject = f"the first line: {subject}"
-    return "; ".join([*fixed, subject, *band])
+        about = f"the first line: {about}"
+    details = caption(first, acceptance="alpha" not in varied)
+    return "; ".join([about, *fixed]), "; ".join([details, *band])

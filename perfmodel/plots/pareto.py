@@ -10,14 +10,11 @@ from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.declaration import Question, arguments
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, DARK, Axes, Figure, label, legend_above, panels, styled, tokens
+from perfmodel.plots.layout import label, legend_above, panels
+from perfmodel.plots.palette import colours
+from perfmodel.plots.theme import DRAFTS, Axes, Figure, styled, tokens
 
-BASELINE: dict[str, Any] = {"color": BRIGHT[0], "marker": "s"}
-SPECULATING: dict[str, Any] = {"color": BRIGHT[5], "marker": "o"}
-"""The look of the two fronts."""
 CHOSEN: dict[str, Any] = {
-    "color": BRIGHT[3],
-    "markeredgecolor": "black",
     "markersize": 13,
     "linestyle": "none",
     "zorder": 4,
@@ -28,13 +25,27 @@ BELOW: dict[str, Any] = {"xytext": (5, -5), "ha": "left", "va": "top"}
 """Positions of the label of a point: above the front with a draft, and below the front of the baseline."""
 LEFT = 0.2
 """Share of the picture, at its left end, in which a label to the left of a point would touch the axis."""
-PAPER: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.85}
-"""The box behind a label."""
+OF_PICTURE = ("model", "hardware", "context")
+"""Arguments in the subtitle."""
+WORDS = {
+    "tp": "GPUs of a server",
+    "batch": "batch of a server",
+    "rate": "acceptance",
+    "any_draft": "drafts that no engine runs are included",
+    "max_tpot_ms": "bound on the time per token in ms",
+}
+"""Argument -> its words in the caption. Other arguments have their own names."""
+GAINS = {
+    "throughput": "{:.2f}× the throughput per device of the best baseline",
+    "latency": "{:.2f}× as fast as the best baseline",
+    "cost": "{:.2f}× the tokens per dollar of the best baseline",
+}
+"""Objective -> the words for a gain."""
 CLOSE = 0.05
 """Distance that a label needs from another line, as a share of the axis."""
 LETTER = 0.01
 """Width of a letter, as a share of the axis."""
-NAMED = 4
+NAMED = 3
 """Largest number of points of a front that have labels."""
 MILLISECONDS = 1e3
 
@@ -56,41 +67,78 @@ def pareto(advice: Advice) -> Figure:
     if not every:
         raise InputError(f"pareto: {advice.reason}")
     several = len({point.layout for point in every}) > 1
-    (axes,) = panels()
-    _line(axes, fronts.baseline, "baseline", BASELINE)
-    _line(axes, fronts.speculating, "speculating", SPECULATING)
+    (axes,) = panels(height=3.3)
+    look = colours()
+    of_baseline = {"color": look.bright[0], "marker": "s", "linestyle": "--"}
+    of_draft = {"color": look.bright[5], "marker": "o", "linestyle": "-"}
+    words = "batch and layout" if several else "batch"
     named_below = _far_from(fronts.speculating, _spread(fronts.baseline), several)
     named_above = _far_from(fronts.baseline, _spread(fronts.speculating), several)
+    _line(axes, fronts.baseline, named_below, f"baseline (labels: {words})", of_baseline)
+    _line(axes, fronts.speculating, named_above, "speculating", of_draft)
     if advice.chosen is not None:
-        axes.plot(*_place(advice.chosen), "*", **CHOSEN, label=_in_words(advice.chosen))
+        axes.plot(
+            *_place(advice.chosen),
+            "*",
+            color=look.bright[3],
+            markeredgecolor=look.ink,
+            **CHOSEN,
+            label=_in_words(advice.chosen),
+        )
     if advice.query.max_tpot_ms is not None:
-        axes.axvline(advice.query.max_tpot_ms, color=DARK, linestyle=":", label="bound")
-    axes.set(xlabel="time per output token of one sequence, ms", ylabel="throughput per device, tokens/s")
+        axes.axvline(advice.query.max_tpot_ms, color=look.ink, linestyle=":", label="bound")
+    axes.set(xlabel="time per output token of one sequence, ms")
+    axes.set_title("throughput per device, tokens/s")
     axes.set(xlim=(0, 1.15 * axes.dataLim.x1), ylim=(0, 1.15 * axes.dataLim.y1))
     edge = LEFT * axes.get_xlim()[1]
-    _name(axes, named_below, several, BELOW, BASELINE["color"])
+    _name(axes, named_below, several, BELOW, look.bright[0])
     for point in named_above:
         beside = BELOW if _place(point)[0] < edge else ABOVE
-        _name(axes, [point], several, beside, SPECULATING["color"])
-    legend_above(axes, 2)
-    words = "batch and layout" if several else "batch"
+        _name(axes, [point], several, beside, look.bright[5])
+    legend_above(axes)
     made = "none" if advice.calibration is None else advice.calibration.name
-    title = f"The latency-throughput trade-off with and without a draft (labels: {words})"
-    return label(axes, title, f"{_asked(advice.query)}; calibration {made}")
+    query = advice.query
+    about = f"{query.model} on {query.hardware}, context {tokens(query.context)}"
+    return label(axes, _claim(advice), about, f"{_asked(query)}; calibration {made}")
 
 
-def _line(axes: Axes, front: Sequence[FrontPoint], name: str, look: dict[str, Any]) -> None:
-    """Draws one front."""
+def _claim(advice: Advice) -> str:
+    """The title: the gain of the choice over the best baseline."""
+    chosen = advice.chosen
+    if chosen is None:
+        return "No configuration is within the bounds"
+    if chosen.draft is None:
+        return "The best configuration does not speculate"
+    gain = advice.gain(chosen)
+    name = _draft_name(chosen)
+    if gain is None:
+        return f"Only with {name} is a configuration within the bounds"
+    return f"{name[:1].upper()}{name[1:]} gives {GAINS[advice.objective.name].format(gain)}"
+
+
+def _draft_name(chosen: Pick) -> str:
+    """The draft of a configuration, in words."""
+    if chosen.draft == "self":
+        return "a sparse self-draft"
+    return DRAFTS.get(str(chosen.draft), str(chosen.draft))
+
+
+def _line(
+    axes: Axes, front: Sequence[FrontPoint], named: Sequence[FrontPoint], name: str, look: dict[str, Any]
+) -> None:
+    """Draws one front, with markers at the points that have labels."""
     if front:
         places = _places(front)
-        axes.plot(places[:, 0], places[:, 1], "-", **look, markersize=2.5, markeredgewidth=0, label=name)
+        marked = [front.index(point) for point in named]
+        axes.plot(places[:, 0], places[:, 1], **look, markevery=marked, label=name)
 
 
 def _name(
     axes: Axes, points: Sequence[FrontPoint], several: bool, beside: dict[str, Any], color: str
 ) -> None:
     """Writes the labels of points, each on a box in the colour of the page."""
-    look: dict[str, Any] = {"color": color, "fontsize": 7.5, "bbox": PAPER, **beside}
+    paper = {"facecolor": colours().page, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+    look: dict[str, Any] = {"color": color, "fontsize": 9, "bbox": paper, **beside}
     for point in points:
         axes.annotate(_words(point, several), _place(point), textcoords="offset points", **look)
 
@@ -129,7 +177,8 @@ def _in_words(chosen: Pick) -> str:
     draft = "baseline"
     if chosen.draft is not None:
         method = (chosen.draft_kv or "").partition(",")[0]
-        draft = f"{chosen.draft} ({method}), γ {chosen.gamma}"
+        read = f" ({method})" if method not in ("", "full") else ""
+        draft = f"{chosen.draft}{read}, γ {chosen.gamma}"
     return f"chosen: {draft}, batch {chosen.batch}, {chosen.layout}"
 
 
@@ -144,24 +193,23 @@ def _spread(front: Sequence[FrontPoint]) -> list[FrontPoint]:
 
 
 def _asked(question: Question) -> str:
-    """The arguments of a question that differ from their defaults."""
+    """The arguments of a question that differ from their defaults and are not in the subtitle."""
     declared = arguments(type(question))
     stated = question.as_dict()
     words = []
     for name in stated:
         value = getattr(question, name)
-        if value is True and value != declared[name].fallback:
-            words.append(name.replace("_", " "))
-        elif value != declared[name].fallback:
-            plain = tokens(value) if name == "context" else _plain(stated[name])
-            words.append(f"{name.replace('_', ' ')} {plain}")
+        if name in OF_PICTURE or value == declared[name].fallback:
+            continue
+        plain = "" if value is True else f": {_plain(stated[name])}"
+        words.append(f"{WORDS.get(name, name.replace('_', ' '))}{plain}")
     return "; ".join(words)
 
 
 def _plain(value: Any) -> str:
     """A value without brackets and quotes."""
     if isinstance(value, dict):
-        return ", ".join(f"{key}={each}" for key, each in value.items())
+        return ", ".join(f"{key} {each}" for key, each in value.items())
     if isinstance(value, list):  # the ends of a range
         return " to ".join(map(str, dict.fromkeys(value)))
     if isinstance(value, tuple):

@@ -2,28 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from perfmodel.answers.question import Query
 from perfmodel.immutable import Immutable
-from perfmodel.plots.theme import (
-    DARK,
-    Axes,
-    Figure,
-    Span,
-    caption,
-    label,
-    legend_above,
-    log_axis,
-    panels,
-    scenario_of,
-    shades,
-    sign,
-    styled,
-    tokens,
-)
+from perfmodel.operations import Array
+from perfmodel.plots.layout import label, legend_above, panels, sign
+from perfmodel.plots.palette import colours, shades
+from perfmodel.plots.theme import Axes, Figure, Span, caption, log_axis, scenario_of, styled, subject, tokens
 from perfmodel.specs import load_calibration
 from perfmodel.speculation import Scenario, Workload, predict, with_calibration
 
@@ -31,6 +20,10 @@ SOLID = "-"
 """Line style of the calibrated times."""
 DASHED = (0, (3, 2))
 """Line style of the ideal times."""
+MARKERS = "os^Dv"
+"""Markers of the lines, in this order."""
+MARKED = 6
+"""Number of markers on a line."""
 NEAR_ONE = 0.7
 """An axis that reaches at least this value has a line at 1. On a shorter axis, this line would leave half
 of the axis empty.
@@ -62,7 +55,7 @@ def ratios(
     ideal: bool = True,
     points: int = 121,
 ) -> Figure:
-    """The time of a draft step (left) and of a verification (right), divided by the time of a baseline step,
+    """The time of a draft step (above) and of a verification (below), divided by the time of a baseline step,
     over a range of contexts. Each batch in `lines` has its own line.
 
     - span: the two ends of the horizontal axis.
@@ -75,7 +68,7 @@ def ratios(
     Returns the figure.
     """
     scenario = scenario_of(question)
-    left, right = panels(2, (7.6, 4.0))
+    above, below = panels(2, 2.2)
     steps = np.geomspace(*span, points)
     values = np.asarray(lines, float)[:, None]
     batch, context = (values, steps) if over == "context" else (steps, values)
@@ -83,25 +76,34 @@ def ratios(
     drawn = [Drawn(scenario, SOLID, "calibrated")]
     if ideal and scenario.machine.calibration.name != "ideal":
         drawn.append(Drawn(_on_ideal_roofline(scenario), DASHED, "ideal roofline"))
+    shown: list[Array] = []
+    every = max(points // MARKED, 1)
     for each in drawn:
         p = predict(each.scenario, Workload.of(batch, context, gamma), max(gamma, 1))
-        for axes, ratio in ((left, p.draft_to_target), (right, p.verify_to_target)):
+        for axes, ratio in ((above, p.draft_to_target), (below, p.verify_to_target)):
             curves = np.broadcast_to(ratio, (len(lines), points))
-            for curve, colour, name in zip(curves, shades(len(lines)), names, strict=True):
-                axes.plot(steps, curve, linestyle=each.dashes, color=colour, label=name)
-    _finish(left, "one draft step, T_D / T_T", span, over)
-    _finish(right, "one verification, T_V / T_T", span, over)
-    left.set_ylim(bottom=0.0)
-    right.set_ylim(bottom=min(right.get_ylim()[0], 0.98))
-    legend_above(left, 2, left.lines[: len(lines)])
-    if len(drawn) > 1:
-        signs = [sign(each.words, color=DARK, linestyle=each.dashes) for each in drawn]
-        legend_above(right, 2, signs)
-    return label(
-        left,
-        "Cost of a draft step and of verification, in baseline steps",
-        caption(scenario, gamma, acceptance=False),
-    )
+            shown.append(curves)
+            looks = zip(curves, shades(len(lines)), cycle(MARKERS), names, strict=False)
+            for number, (curve, colour, marker, name) in enumerate(looks):
+                (line,) = axes.plot(steps, curve, linestyle=each.dashes, color=colour, label=name)
+                if each.dashes == SOLID:
+                    line.set(marker=marker, markevery=(number * every // len(lines), every))
+    above.set_title("draft step / baseline step")
+    below.set_title("verification / baseline step")
+    for axes in (above, below):
+        _finish(axes, span, over)
+    above.set(xlabel="", ylim=(0.0, None))
+    below.set_ylim(bottom=min(below.get_ylim()[0], 0.98))
+    signs = [sign(each.words, color=colours().ink, linestyle=each.dashes) for each in drawn]
+    legend_above(above, [*above.lines[: len(lines)], *(signs if len(drawn) > 1 else [])])
+    claim = f"A draft step takes {_percents(shown[0])} of a baseline step, verification {_percents(shown[1])}"
+    return label(above, claim, subject(scenario, gamma), caption(scenario, acceptance=False))
+
+
+def _percents(ratio: Array) -> str:
+    """The range of a ratio in percent."""
+    low, high = (f"{100 * value:.0f}" for value in (float(ratio.min()), float(ratio.max())))
+    return f"{low} %" if low == high else f"{low} to {high} %"
 
 
 def _on_ideal_roofline(scenario: Scenario) -> Scenario:
@@ -112,9 +114,8 @@ def _on_ideal_roofline(scenario: Scenario) -> Scenario:
     return with_calibration(plain, load_calibration("ideal"))
 
 
-def _finish(axes: Axes, name: str, span: Span, over: str) -> None:
+def _finish(axes: Axes, span: Span, over: str) -> None:
     """Makes the axes of one ratio. An axis that reaches `NEAR_ONE` also has a line at one baseline step."""
-    log_axis(axes, "x", *span, HORIZONTAL[over], 6)
-    axes.set_ylabel(name, labelpad=8)
+    log_axis(axes, "x", *span, HORIZONTAL[over])
     if axes.get_ylim()[1] > NEAR_ONE:
-        axes.axhline(1.0, color="black", linewidth=1.0)
+        axes.axhline(1.0, color=colours().ink, linewidth=1.0)

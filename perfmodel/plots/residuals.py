@@ -7,28 +7,21 @@ from typing import Any
 import numpy as np
 
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import (
-    BRIGHT,
-    GREY,
-    Axes,
-    Figure,
-    figure_of,
-    label,
-    log_axis,
-    panels,
-    sign,
-    styled,
-)
+from perfmodel.plots.layout import label, legend_above, panels, sign
+from perfmodel.plots.palette import colours
+from perfmodel.plots.theme import Axes, Figure, log_axis, styled
 
 QUANTITIES = {
-    "target_s": ("baseline step T_T", 1e3, "measured, ms"),
-    "draft_s": ("draft step T_D", 1e3, "measured, ms"),
-    "verify_s": ("verification T_V", 1e3, "measured, ms"),
+    "target_s": ("baseline step", 1e3, "measured, ms"),
+    "draft_s": ("draft step", 1e3, "measured, ms"),
+    "verify_s": ("verification", 1e3, "measured, ms"),
     "speedup": ("speedup", 1.0, "measured speedup"),
 }
 """Quantity -> its name, the factor to the unit of its axis (logarithmic for times), and the axis."""
 MARKERS = "osD^vP"
 """Markers of the devices, in this order."""
+BAND = 0.1
+"""Relative error at the edges of the grey band."""
 MAX_ERROR = 0.4
 """Largest relative error on the vertical axis. Larger errors are arrows at its end."""
 
@@ -47,30 +40,23 @@ def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
     kinds = [name for name in QUANTITIES if any(c.quantity == name for c in shown)]
     if not shown:
         raise InputError(f"residuals: there is no cell of {', '.join(QUANTITIES)} to draw")
-    rows, columns = (1, len(kinds)) if len(kinds) < 3 else (2, 2)
-    places = panels(columns, (8.6, 0.8 + 2.5 * rows), rows)
+    places = panels(len(kinds), 1.75)
     devices = dict.fromkeys(c.point.hardware for c in shown)
-    marks = dict(zip(devices, zip(cycle(MARKERS), cycle(BRIGHT), strict=False), strict=False))
+    marks = dict(zip(devices, zip(cycle(MARKERS), cycle(colours().bright), strict=False), strict=False))
     limit = min(max(abs(c.error) for c in shown) * 1.1, MAX_ERROR)
-    for panel, kind in zip(places, kinds, strict=False):
+    for panel, kind in zip(places, kinds, strict=True):
         _errors(panel, [c for c in shown if c.quantity == kind], marks, limit)
-    for panel in places[len(kinds) :]:
-        panel.set_visible(False)
-    places[0].set_ylabel("prediction's error, %")
     if len(marks) > 1:
-        figure_of(places[0]).legend(
-            handles=[
-                sign(name, marker=marker, linestyle="none", color=colour)
-                for name, (marker, colour) in marks.items()
-            ],
-            loc="outside upper right",
-            ncols=len(marks),
-            borderpad=0.0,
-            handlelength=1.0,
-        )
+        signs = [
+            sign(name, marker=marker, linestyle="none", color=colour)
+            for name, (marker, colour) in marks.items()
+        ]
+        legend_above(places[0], signs)
+    near = sum(abs(c.error) <= BAND for c in shown)
     return label(
         places[0],
-        "Error of each prediction",
+        f"{near} of {len(shown)} predictions are within {100 * BAND:.0f} % of the measurement",
+        "error of each prediction in %: predicted / measured - 1",
         _summary(shown, note, any(abs(c.error) > limit for c in shown)),
     )
 
@@ -96,17 +82,18 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
             mew=0,
             clip_on=not beyond,
         )
-    axes.axhspan(-10, 10, color=GREY, alpha=0.3, linewidth=0, zorder=0.2)
-    axes.axhline(0, color="black", linewidth=0.8, zorder=1)
+    look = colours()
+    axes.axhspan(-100 * BAND, 100 * BAND, color=look.grey, alpha=0.3, linewidth=0, zorder=0.2)
+    axes.axhline(0, color=look.ink, linewidth=0.8, zorder=1)
     values = [scale * c.measured for c in cells]
     ends = min(values) / 1.2, max(values) * 1.2
     if scale == 1:
         axes.set(xlim=ends, xlabel=unit)
     else:
-        log_axis(axes, "x", *ends, unit, 6)
+        log_axis(axes, "x", *ends, unit)
     axes.set(ylim=(-100 * limit, 100 * limit))
     mean = 100 * float(np.mean([abs(c.error) for c in cells]))
-    axes.set_title(f"{words}: {len(cells)} rows, {mean:.1f} % off on average", loc="left")
+    axes.set_title(f"{words}: {len(cells)} rows, {mean:.1f} % off on average")
 
 
 def _summary(shown: list[Any], note: str, arrows: bool) -> str:
@@ -116,7 +103,7 @@ def _summary(shown: list[Any], note: str, arrows: bool) -> str:
     """
     devices = ", ".join(dict.fromkeys(c.point.hardware for c in shown))
     calibrations = ", ".join(dict.fromkeys(c.calibration for c in shown))
-    limits = "predicted / measured - 1; the band is 10 % to either side"
+    limits = f"the band is {100 * BAND:.0f} % to either side"
     if arrows:
         limits += ", an arrow lies beyond the panel"
     parts = [limits, f"on {devices}", f"calibrations: {calibrations}"]

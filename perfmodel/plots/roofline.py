@@ -8,29 +8,32 @@ from perfmodel.answers.question import Query
 from perfmodel.costs.operation import Op
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.costs.roofline import Machine
+from perfmodel.plots.layout import figure_of, label, legend_above, panels, sign
+from perfmodel.plots.palette import colours
 from perfmodel.plots.passes import StagePass, stage_passes
-from perfmodel.plots.theme import (
-    DARK,
-    STAGE_NAMES,
-    STAGES,
-    Axes,
-    Figure,
-    caption,
-    figure_of,
-    label,
-    legend_above,
-    panels,
-    scenario_of,
-    sign,
-    styled,
-    tokens,
-)
+from perfmodel.plots.theme import STAGES, Axes, Figure, caption, scenario_of, styled, subject, tokens
 from perfmodel.speculation import Scenario
 
 WHOLE = "pass"
 """Key for all operations of a pass together."""
 MARKERS = {"linear": ("linear layers", "^"), "attention": ("attention", "s"), WHOLE: ("whole pass", "o")}
 """Kind of operation -> its words and its marker."""
+MARKS: dict[str, dict[str, Any]] = {
+    "baseline": {"markersize": 11, "fillstyle": "none", "markeredgewidth": 1.6, "zorder": 3},
+    "draft": {"markersize": 5, "zorder": 5},
+    "verify": {"markersize": 8, "fillstyle": "left", "zorder": 4},
+}
+"""Look of the points of a pass. Points of several passes at one place are visible inside each other."""
+DOES_LIMIT = {
+    "param_load": "reading weights limits",
+    "kv_load": "reading the KV cache limits",
+    "flops": "compute limits",
+    "activations": "moving activations limits",
+    "comm": "all-reduce limits",
+    "fixed": "kernel launches limit",
+    "host": "the host limits",
+}
+"""Limiter of a pass -> the words in the title."""
 TERA = 1e12
 
 
@@ -52,33 +55,60 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
     """
     scenario = scenario_of(question)
     passes = stage_passes(scenario, batch, context, gamma)
-    (axes,) = panels(1, (7.2, 4.2))
+    (axes,) = panels(height=3.4)
+    look = colours()
     bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
     roofs = _roofs(scenario.machine, [op for each in passes.values() for op in each.ops])
     reached = []
     names = []
     for stage, each in passes.items():
-        reached += _draw_points(axes, each, STAGES[stage])
-        words = f"{STAGE_NAMES[stage]}, limited by {LIMITERS[str(each.time.limiter)]}"
-        names.append(sign(words, color=STAGES[stage], linestyle="none", marker="o"))
+        drawn = {"color": look.stages[stage], "linestyle": "none", **MARKS[stage]}
+        reached += _draw_points(axes, each, drawn)
+        words = f"{STAGES[stage][0]}: limited by {_limit(each)}"
+        names.append(sign(words, marker="o", **drawn))
     x, y = (np.array(values) for values in zip(*reached, strict=True))
     low = 0.5 * min(x.min(), 1.0)
     high = 4.0 * max(x.max(), max(roofs) / bandwidth)
-    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.0 * max(roofs)))
-    axes.set(xlabel="FLOPs per byte moved", ylabel="TFLOP/s of one device")
+    axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.5 * max(roofs)))
+    axes.set(xlabel="FLOPs per byte moved")
+    axes.set_title("TFLOP/s of one device")
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter("{x:g}")
     _draw_roofs(axes, bandwidth, roofs)
-    kinds = [sign(word, color=DARK, linestyle="none", marker=marker) for word, marker in MARKERS.values()]
-    legend_above(axes, 2, [*names, *kinds])
-    where = f"batch {batch:g}, context {tokens(context)}"
-    return label(axes, "Under the roofline", f"{where}; {caption(scenario, gamma, acceptance=False)}")
+    kinds = [sign(word, color=look.ink, linestyle="none", marker=marker) for word, marker in MARKERS.values()]
+    legend_above(axes, [*names, *kinds])
+    ridges = ", ".join(f"{peak / bandwidth:.0f} ({names})" for peak, names in roofs.items())
+    return label(
+        axes,
+        _claim(passes),
+        f"{subject(scenario, gamma)}; batch {batch:g}, context {tokens(context)}",
+        f"ridge at {ridges} FLOPs/byte; {caption(scenario, acceptance=False)}",
+    )
 
 
-def _draw_points(axes: Axes, stage_pass: StagePass, colour: str) -> list[Reached]:
+def _limit(stage_pass: StagePass) -> str:
+    """The word for what limits a pass."""
+    return LIMITERS[str(stage_pass.time.limiter)]
+
+
+def _claim(passes: dict[str, StagePass]) -> str:
+    """The title: what limits the passes."""
+    parts: dict[str, list[str]] = {}
+    for stage, each in passes.items():
+        parts.setdefault(str(each.time.limiter), []).append(STAGES[stage][0])
+    words = [f"{DOES_LIMIT[limiter]} the {_joined(names)}" for limiter, names in parts.items()]
+    claim = "; ".join(words)
+    return f"{claim[:1].upper()}{claim[1:]}"
+
+
+def _joined(names: list[str]) -> str:
+    """Names as a list in a sentence."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+
+
+def _draw_points(axes: Axes, stage_pass: StagePass, look: dict[str, Any]) -> list[Reached]:
     """Draws a point for each kind of operation that a pass has, and returns the points."""
     reached = []
-    look: dict[str, Any] = {"color": colour, "markersize": 8, "markeredgecolor": "white"}
     for kind, (_, marker) in MARKERS.items():
         ops = [op for op in stage_pass.ops if kind in (op.kind, WHOLE)]
         if not ops:
@@ -89,7 +119,7 @@ def _draw_points(axes: Axes, stage_pass: StagePass, colour: str) -> list[Reached
             else sum(float(stage_pass.machine.op_predicted_s(op)) for op in ops)
         )
         reached.append(_reached(ops, seconds))
-        axes.plot(*reached[-1], marker, **look)
+        axes.plot(*reached[-1], marker=marker, **look)
     return reached
 
 
@@ -109,19 +139,8 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
     return roofs
 
 
-def _aligned(peak: float, falling: list[float]) -> str:
-    """The position of the label of a roof: if there are several, above the highest roof and below the
-    lowest.
-    """
-    if len(falling) > 1 and peak == falling[0]:
-        return "bottom"
-    if len(falling) > 1 and peak == falling[-1]:
-        return "top"
-    return "center"
-
-
 def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
-    """Draws the slope of the bandwidth up to a level for each peak, with labels."""
+    """Draws the slope of the bandwidth up to a level for each peak, with labels above the lines."""
     from matplotlib.transforms import offset_copy
 
     low, high = axes.get_xlim()
@@ -129,24 +148,24 @@ def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
     falling = sorted(roofs, reverse=True)
     for peak in falling:
         roof = np.array([low, peak / bandwidth, high])
-        axes.plot(roof, np.minimum(roof * bandwidth, peak), color="black", zorder=2)
+        axes.plot(roof, np.minimum(roof * bandwidth, peak), color=colours().ink, zorder=2)
         axes.annotate(
-            f"{peak:,.0f} TFLOP/s ({roofs[peak]})\nridge: {peak / bandwidth:.0f} FLOPs/byte",
+            f"{peak:,.0f} TFLOP/s ({roofs[peak]})",
             (1.0, peak),
-            (4, 0),
+            (0, 2),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
-            fontsize=8,
-            va=_aligned(peak, falling),
+            fontsize=9,
+            ha="right",
         )
-    at = start * (falling[0] / bandwidth / start) ** 0.25
+    at = start * (falling[0] / bandwidth / start) ** 0.15
     axes.text(
         at,
         at * bandwidth,
         f"{1e3 * bandwidth:,.0f} GB/s",
-        fontsize=8,
+        fontsize=9,
         rotation=np.degrees(np.arctan(bandwidth)),
         rotation_mode="anchor",
         transform_rotates_text=True,
-        transform=offset_copy(axes.transData, figure_of(axes), -4, 8, units="points"),
+        transform=offset_copy(axes.transData, figure_of(axes), -4, 6, units="points"),
     )

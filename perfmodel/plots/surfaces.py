@@ -6,26 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from perfmodel.answers.question import Query
-from perfmodel.answers.text import counted
 from perfmodel.operations import Array, Ints, Mask
-from perfmodel.plots.theme import (
-    ABOVE,
-    BELOW,
-    GREY,
-    PALE,
-    Axes,
-    Figure,
-    Span,
-    caption,
-    figure_of,
-    label,
-    legend_above,
-    log_axis,
-    panels,
-    scenario_of,
-    sign,
-    styled,
-)
+from perfmodel.plots.layout import figure_of, label, legend_above, panels, sign
+from perfmodel.plots.palette import colours
+from perfmodel.plots.surface_claim import surface_claim
+from perfmodel.plots.theme import Axes, Figure, Span, caption, drafter, log_axis, scenario_of, styled, subject
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,
@@ -67,7 +52,7 @@ FASTER = (
 )
 LEVELS = (*SLOWER, *FASTER)
 """Speedups at which the colour changes."""
-MAX_TICKS = 16
+MAX_TICKS = 9
 """Largest number of ticks on the scale of colours."""
 EXTENDED = {
     (False, False): "neither",
@@ -120,41 +105,46 @@ def surface(
     values = every.max(-1)
     drafted = gammas[every.argmax(-1)]
     drafting = every[..., gammas > 0].max(-1) if gammas.any() else values
-    (axes,) = panels()
+    (axes,) = panels(height=3.6)
     fits = _fits(scenario, batches, contexts, drafted, memory_fraction)
     fitting = values[fits] if fits.any() else values  # points that do not fit do not affect the scale
-    levels, colours = _levels(fitting)
+    levels, filling = _levels(fitting)
     extended = EXTENDED[bool(fitting.min() < levels[0]), bool(fitting.max() > levels[-1])]
-    axes.set_facecolor(PALE)
+    axes.set_facecolor(colours().pale)
     # between a point that fits and one that does not, the fill has no gap
     inside = np.where(fits, drafting, np.minimum(drafting, levels[-1] * (1 - 1e-9)))
-    filled = axes.contourf(contexts, batches, inside, levels, colors=colours, extend=extended)
+    filled = axes.contourf(contexts, batches, inside, levels, colors=filling, extend=extended)
     handles = _break_even(axes, batches, contexts, drafting)
     if gamma:
         handles += _inflection(axes, inflection_context(scenario, gamma, batch_range), context, batch_range)
     handles += _memory(axes, batches, contexts, fits)
     if not gamma and drafting.min() < 1.0:
-        handles.append(sign("do not speculate", color=PALE, linewidth=7.0))
+        handles.append(sign("do not speculate", color=colours().pale, linewidth=7.0))
     log_axis(axes, "x", *context, "context, cached tokens per sequence")
     log_axis(axes, "y", *batch, "batch, sequences", 9)
     axes.grid(False)
     handles += _dots(axes, _within(measured, batch, context))
-    legend_above(axes, 2, handles)
+    legend_above(axes, handles)
     _add_colour_bar(axes, filled, levels)
-    length = "at the best draft length" if gamma is None else f"drafting {counted(gamma, 'token')}"
-    searched = "" if gamma else f"γ to {max_gamma}, "
+    searched = "" if gamma else f"; best γ to {max_gamma} at each point"
     share = "the engine's share" if memory_fraction is None else f"{memory_fraction:.4g}"
     limits = scenario.account.server.stated
-    details = f"{searched}{share} of the memory{limits}"
-    return label(axes, f"Speedup of speculative decoding, {length}", f"{caption(scenario, gamma)}; {details}")
+    claim = surface_claim(drafter(scenario), batches, contexts, np.where(fits, drafting, np.nan))
+    return label(
+        axes,
+        claim,
+        f"{subject(scenario, gamma)}{searched}",
+        f"{caption(scenario)}; {share} of the memory{limits}",
+    )
 
 
 def _break_even(axes: Axes, batches: Array, contexts: Array, speedup: Array) -> list[Any]:
     """Draws the line where the speedup is 1; returns the entry of the legend."""
     if not speedup.min() < 1.0 < speedup.max():
         return []
-    axes.contour(contexts, batches, speedup, [1.0], colors="black", linewidths=2.0)
-    return [sign("break even", color="black", linewidth=2.0)]
+    ink = colours().ink
+    axes.contour(contexts, batches, speedup, [1.0], colors=ink, linewidths=2.0)
+    return [sign("break even", color=ink, linewidth=2.0)]
 
 
 def _inflection(axes: Axes, inflection: float | None, drawn: Span, batch_range: Span) -> list[Any]:
@@ -162,7 +152,7 @@ def _inflection(axes: Axes, inflection: float | None, drawn: Span, batch_range: 
     if inflection is None or not drawn[0] < inflection < drawn[1]:
         return []
     name = f"inflection context ({inflection:,.0f}, batches {batch_range[0]:g} to {batch_range[1]:g})"
-    return [axes.axvline(inflection, color="black", linewidth=1.2, linestyle=(0, (4, 3)), label=name)]
+    return [axes.axvline(inflection, color=colours().ink, linewidth=1.2, linestyle=(0, (4, 3)), label=name)]
 
 
 def _add_colour_bar(axes: Axes, filled: Any, levels: Sequence[float]) -> None:
@@ -170,9 +160,10 @@ def _add_colour_bar(axes: Axes, filled: Any, levels: Sequence[float]) -> None:
     step = -(-len(levels) // MAX_TICKS)
     ticks = levels[levels.index(1.0) % step :: step]
     bar = figure_of(axes).colorbar(
-        filled, ax=axes, label="predicted speedup over the baseline", ticks=ticks, pad=0.02
+        filled, ax=axes, orientation="horizontal", ticks=ticks, pad=0.02, aspect=28
     )
-    bar.ax.set_yticklabels([f"{level:g}×" for level in ticks])
+    bar.set_label("predicted speedup over the baseline")
+    bar.ax.set_xticklabels([f"{level:g}×" for level in ticks])
 
 
 def _within(
@@ -206,10 +197,13 @@ def _bands() -> list[tuple[float, ...]]:
     """The colours below, between and beyond `LEVELS`."""
     from matplotlib.colors import LinearSegmentedColormap
 
-    slower = LinearSegmentedColormap.from_list("slower", BELOW[::-1])(
+    look = colours()
+    slower = LinearSegmentedColormap.from_list("slower", look.below[::-1])(
         np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2
     )
-    faster = LinearSegmentedColormap.from_list("faster", ABOVE)(np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8)
+    faster = LinearSegmentedColormap.from_list("faster", look.above)(
+        np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8
+    )
     return [tuple(colour) for colour in (*slower, *faster)]
 
 
@@ -228,36 +222,36 @@ def _memory(axes: Axes, batches: Array, contexts: Array, fits: Mask) -> list[Any
         return []
     from matplotlib.patches import Patch
 
-    axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=["white"])
+    look = colours()
+    axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=[look.page])
     hatched = axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors="none", hatches=["///"])
-    hatched.set(edgecolor=GREY, linewidth=0.0)
-    return [Patch(facecolor="white", edgecolor=GREY, hatch="///", label="does not fit in memory")]
+    hatched.set(edgecolor=look.grey, linewidth=0.0)
+    return [Patch(facecolor=look.page, edgecolor=look.grey, hatch="///", label="does not fit in memory")]
 
 
 def _dots(axes: Axes, measured: Sequence[MeasuredPoint]) -> list[Any]:
     """Draws a dot in the colour of each measured value, with its number; returns the entry of the legend. The
     edges of the axes do not clip the dots.
     """
-    from matplotlib.patheffects import withStroke
-
     if not measured:
         return []
     bands = _bands()
+    look = colours()
     contexts = [each.context for each in measured]
     batches = [each.batch for each in measured]
-    (dots,) = axes.plot(contexts, batches, "o", color="black", markersize=6)
-    dots.set(label="measured, filled in its colour", markerfacecolor="white", clip_on=False, zorder=3)
+    (dots,) = axes.plot(contexts, batches, "o", color=look.ink, markersize=7)
+    dots.set(label="measured, filled in its colour", markerfacecolor=look.page, clip_on=False, zorder=3)
+    behind: dict[str, Any] = {"facecolor": look.page, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
     for sequences, tokens, speedup in measured:
         colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
-        axes.plot(tokens, sequences, "o", color=colour, markersize=4.5, clip_on=False, zorder=4)
-        outline = [withStroke(linewidth=2.0, foreground="white", alpha=0.85)]
+        axes.plot(tokens, sequences, "o", color=colour, markersize=5.2, clip_on=False, zorder=4)
         axes.annotate(
             f"{speedup:.2f}",
             (tokens, sequences),
-            (6, 0),
+            (6, -1),
             textcoords="offset points",
-            fontsize=8,
+            fontsize=9,
             va="top",
-            path_effects=outline,
+            bbox=behind,
         )
     return [dots]

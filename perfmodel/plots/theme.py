@@ -1,15 +1,11 @@
-"""The style of all pictures: colours, axes of batches and contexts, captions, and file output. The same
+"""What all pictures share: names of parts, axes of batches and contexts, captions, and file output. The same
 numbers give the same file.
-
-The colours are from Paul Tol's schemes (technical note SRON/EPS/TN/09-002), which people with any kind of
-colour vision can distinguish. Where possible, line styles or markers also distinguish what colours
-distinguish.
 """
 
-import textwrap
+import io
+import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,52 +14,45 @@ import numpy as np
 
 from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.question import Query, resolve
-from perfmodel.errors import in_names, library
+from perfmodel.errors import in_names
+from perfmodel.plots.palette import style, theme_of
 from perfmodel.speculation import Scenario
 from perfmodel.writing import destination, write
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.legend import Legend
-    from matplotlib.lines import Line2D
 else:  # loaded on use only; the other modules take these names from here
     Axes = Figure = Any
 
 Span = tuple[float, float]
 Draw = TypeVar("Draw", bound=Callable[..., "Figure"])
 
-BRIGHT = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377")
-"""Colours of lines and points, in this order (Tol's "bright")."""
-GREY, DARK, PALE = "#bbbbbb", "#444444", "#eeeeee"
-"""Colours of minor parts, of text and limits, and of areas without data."""
-STAGES = {"baseline": BRIGHT[0], "draft": BRIGHT[1], "verify": BRIGHT[2], "overhead": GREY}
-"""Colours of the parts of an iteration, the same in every picture."""
-STAGE_NAMES = {
-    "baseline": "baseline step",
-    "draft": "draft step",
-    "verify": "verification",
-    "overhead": "outside the passes",
+STAGES = {
+    "baseline": ("baseline step", ""),
+    "draft": ("draft steps", "//"),
+    "verify": ("verification", r"\\"),
+    "overhead": ("outside the passes", "xx"),
 }
-"""Names of the parts of an iteration, in legends."""
+"""Parts of an iteration: words and hatch."""
 PARTS = {
-    "linear": ("linear layers: weights", "#77aadd"),
-    "attention": ("attention: KV", "#ee8866"),
-    "small": ("small kernels", "#eedd88"),
-    "allreduce": ("all-reduce", "#ffaabb"),
-    "fixed": ("launches, fixed costs", "#aaaa00"),
-    "overhead": ("outside the passes", "#dddddd"),
+    "linear": ("linear layers: weights", ""),
+    "attention": ("attention: KV", "//"),
+    "small": ("small kernels", r"\\"),
+    "allreduce": ("all-reduce", "xx"),
+    "fixed": ("launches, fixed costs", "--"),
+    "overhead": ("outside the passes", "||"),
 }
-"""Components of the time of a pass: word and colour (Tol's "light")."""
-BELOW = ("#f6d3c9", "#e58267", "#b2182b", "#4d0712")
-ABOVE = ("#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b")
-"""Colours from break even to the largest slowdown and speedup. Red and blue also differ in how fast they
-darken.
-"""
-SEQUENCE = ("#cae0e4", "#90c2cf", "#5a9fb8", "#3b7a9e", "#2b5680", "#22335c", "#160f30")
-"""Colours from few to many, light to dark."""
-STYLE = Path(__file__).with_name("perfmodel.mplstyle")
-"""The file of matplotlib settings for all pictures."""
+"""Components of the time of a pass: words and hatch."""
+DRAFTS = {
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE-3",
+    "peagle": "P-EAGLE",
+    "medusa": "Medusa",
+    "mtp": "MTP",
+    "ngram": "n-gram lookup",
+}
+"""Name of a draft -> its name in a title."""
 FORMATS = (".png", ".svg", ".pdf")
 """Suffixes of files that `save` can write."""
 UNDATED: dict[str, dict[str, None]] = {
@@ -72,18 +61,10 @@ UNDATED: dict[str, dict[str, None]] = {
     ".pdf": {"CreationDate": None},
 }
 """Metadata that are left out, so that equal pictures have equal bytes."""
-DPI = 160
+DPI = 200
 """Resolution of .png files, in dots per inch."""
-
-
-@contextmanager
-def style() -> Iterator[None]:
-    """A context manager in which matplotlib uses the style of all pictures. Raises InputError if matplotlib
-    is not installed.
-    """
-    library("matplotlib", "plot", "plot")
-    with library("matplotlib.style").context(STYLE):
-        yield
+LONG = re.compile(r"(?<![\d.])(?!0\.0)(\d+\.\d\d)\d+(?=[\s\"),;])")
+"""A number in an .svg file with more decimals than can be seen."""
 
 
 def styled(draw: Draw) -> Draw:
@@ -96,76 +77,33 @@ def scenario_of(question: Query | Scenario) -> Scenario:
     return resolve(question) if isinstance(question, Query) else question
 
 
-def panels(columns: int = 1, size: tuple[float, float] = (7.2, 4.4), rows: int = 1) -> "list[Axes]":
-    """The axes of a new figure, row by row. The figure never opens a window.
-
-    - size: width and height of the figure in inches.
-    """
-    from matplotlib.figure import Figure
-
-    return list(Figure(figsize=size).subplots(rows, columns, squeeze=False).ravel())
+def drafter(scenario: Scenario) -> str:
+    """The draft in a title."""
+    draft = scenario.draft
+    if draft.name == "self":
+        return "A sparse self-draft"
+    return DRAFTS.get(draft.name, draft.name)
 
 
-def figure_of(axes: "Axes") -> "Figure":
-    """The figure to which axes belong."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    return figure
+def subject(scenario: Scenario, gamma: int | None = None) -> str:
+    """The subtitle of a picture: the model, the devices, the draft and its length."""
+    machine = scenario.machine
+    draft = scenario.draft
+    view = draft.kv.label().partition(",")[0]
+    words = ", ".join([draft.name, *([view] if view != "full" else []), *unusual(draft.kv), *unusual(draft)])
+    parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}", f"draft {words}"]
+    if gamma is not None:
+        parts.append(f"γ {gamma}" if gamma else "γ 0: baseline")
+    return "; ".join(parts)
 
 
-def label(axes: "Axes", title: str, caption: str) -> "Figure":
-    """Adds the title (above) and the caption (below) to a picture, and returns the figure."""
-    figure = figure_of(axes)
-    figure.suptitle(title, x=0.012, ha="left", fontsize=10.5, fontweight="bold")
-    figure.supxlabel(
-        textwrap.fill(caption, int(figure.get_figwidth() * 13.4), break_on_hyphens=False),
-        x=0.012,
-        ha="left",
-        fontsize=9,
-        color=DARK,
-    )
-    return figure
-
-
-def sign(words: str, **look: Any) -> "Line2D":
-    """A line or marker that only appears in the legend."""
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], label=words, **look)
-
-
-def legend_above(axes: "Axes", columns: int, handles: "Sequence[Any] | None" = None) -> "Legend":
-    """Adds a legend between the title and the axes, where it covers no data, and returns it.
-
-    - columns: number of its columns.
-    """
-    if handles is None:
-        handles = axes.get_legend_handles_labels()[0]
-    legend = axes.legend(
-        handles=list(handles),
-        loc="lower left",
-        bbox_to_anchor=(0.0, 1.0),
-        ncols=columns,
-        borderaxespad=0.2,
-        borderpad=0.2,
-        handlelength=1.8,
-        columnspacing=1.4,
-    )
-    legend.set_visible(bool(handles))
-    return legend
-
-
-def caption(scenario: Scenario, gamma: int | None = None, *, acceptance: bool = True) -> str:
-    """The caption of a picture: the model, device, draft, number formats and calibration, and every other
-    setting that differs from its default.
+def caption(scenario: Scenario, *, acceptance: bool = True) -> str:
+    """The caption of a picture: the acceptance, number formats and calibration, and every other setting that
+    differs from its default.
     """
     machine = scenario.machine
     draft = scenario.draft
-    parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}"]
-    view = draft.kv.label().partition(",")[0]
-    parts.append(f"draft {', '.join([draft.name, view, *unusual(draft.kv), *unusual(draft)])}")
-    if gamma is not None:
-        parts.append(f"γ {gamma}" if gamma else "γ 0: baseline")
+    parts = []
     if acceptance:
         alpha = None if scenario.acceptance is None else scenario.acceptance.alpha
         parts.append(scenario.acceptance_source if alpha is None else f"acceptance α {alpha:g}")
@@ -232,16 +170,6 @@ def log_axis(axes: "Axes", which: str, low: float, high: float, name: str, count
     axis.set_ticks([], minor=True)
 
 
-def shades(count: int) -> list[Any]:
-    """`count` colours from light to dark. All are dark enough for a line on a white page."""
-    from matplotlib.colors import LinearSegmentedColormap
-
-    ramp = LinearSegmentedColormap.from_list("perfmodel", SEQUENCE[1:])
-    if count > 1:
-        return [ramp(place) for place in np.linspace(0.1, 1.0, count)]
-    return [ramp(0.55)]
-
-
 @in_names
 def save(figure: "Figure", path: str | Path) -> Path:
     """Writes a figure to a .png, .svg or .pdf file, and returns its path. The same numbers give the same
@@ -250,7 +178,11 @@ def save(figure: "Figure", path: str | Path) -> Path:
     Raises InputError if the path has another suffix or cannot be written to.
     """
     where = destination(path, *FORMATS)
-    with style(), warnings.catch_warnings():
+    suffix = where.suffix.lower()
+    stored = io.BytesIO()
+    with style(theme_of(figure.get_facecolor())), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a letter that no font has becomes a box
-        write(where, lambda fresh: figure.savefig(fresh, dpi=DPI, metadata=UNDATED[where.suffix.lower()]))
+        figure.savefig(stored, format=suffix[1:], dpi=DPI, metadata=UNDATED[suffix])
+    content = stored.getvalue()
+    write(where, LONG.sub(r"\1", content.decode()) if suffix == ".svg" else content)
     return where

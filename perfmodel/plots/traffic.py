@@ -3,19 +3,21 @@ marked.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from perfmodel.answers.load.traffic import Traffic
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
 from perfmodel.answers.text import devices
 from perfmodel.errors import InputError
-from perfmodel.plots.theme import BRIGHT, DARK, Axes, Figure, label, panels, styled
+from perfmodel.plots.layout import label, legend_above, panels, sign
+from perfmodel.plots.palette import colours
+from perfmodel.plots.theme import Axes, Figure, styled
 from perfmodel.queueing.policies import in_words
 
-BASELINE = DARK
-COLOURS = BRIGHT
-"""Colours of the draft lengths, beginning with the shortest. The baseline is dark."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 """Markers of the baseline and of the draft lengths, in this order."""
+SLO = (0, (5, 3))
+"""Line style of the latency limits."""
 MARKED = 8
 """Number of markers on a line. They distinguish the lines without colours."""
 MILLISECONDS = 1e3
@@ -23,8 +25,8 @@ MILLISECONDS = 1e3
 
 @styled
 def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
-    """Draws TTFT (left) and TPOT (right) over the loads of an answer. Means are solid lines, 99th percentiles
-    dotted lines. Each draft length has its own colour and marker.
+    """Draws TTFT (above) and TPOT (below) over the loads of an answer. Means are solid lines, 99th
+    percentiles dotted lines. Each draft length has its own colour and marker.
 
     - slo: latency limits to draw, in milliseconds, as in the question.
 
@@ -34,7 +36,9 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     loads = sorted({_load(row) for row in answer.rows})
     if len(loads) < 2:
         raise InputError("traffic: needs an answer at two loads or more")
-    left, right = panels(2, (9.6, 4.4))
+    above, below = panels(2, 2.2)
+    ink = colours().ink
+    crosses: list[Any] = []
     closed = answer.rows[0].request_rate is None
     lengths = sorted({row.gamma for row in answer.rows}, key=_order)
     for number, gamma in enumerate(lengths):
@@ -43,27 +47,52 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
             continue
         style = _style(number)
         name = in_words(gamma) if gamma else "baseline"
-        _line(left, rows, [row.ttft_s for row in rows], name, style)
-        _line(right, rows, [row.tpot_s for row in rows], name, style)
+        _line(above, rows, [row.ttft_s for row in rows], name, style)
+        _line(below, rows, [row.tpot_s for row in rows], name, style)
         if not closed and loads[0] <= rows[0].saturation_rate <= loads[-1] * 1.1:
-            for place in (left, right):
+            crosses = [sign("saturated from here on", color=ink, linestyle="none", marker="x")]
+            for place in (above, below):
                 _cross(place, rows[0].saturation_rate, style[0])
+    limits = []
     for place, limit, title in (
-        (left, "ttft", "time to the first token (ms)"),
-        (right, "tpot", "time per output token (ms)"),
+        (above, "ttft", "time to the first token, ms"),
+        (below, "tpot", "time per output token, ms"),
     ):
         if slo and limit in slo:
-            _limit(place, slo[limit], loads[0])
-        place.set_xlabel("clients" if closed else "requests/s")
-        place.set_title(title, loc="left", fontsize="medium")
-    left.set_yscale("log")
-    left.yaxis.set_major_formatter(_plain)
-    left.yaxis.set_minor_formatter(_minor)
-    right.set_ylim(bottom=0)
-    right.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False)
-    drafted = f"; draft: {answer.draft}" if len(lengths) > 1 else ""
-    title = f"Latency of {answer.model} on {devices(answer.hardware, answer.tp)}{drafted}"
-    return label(left, title, _caption(answer, closed))
+            place.axhline(slo[limit], color=ink, linewidth=1.0, linestyle=SLO)
+            limits.append(f"{limit.upper()} {slo[limit]:,g} ms")
+        place.set_title(title)
+    below.set_xlabel("clients" if closed else "requests/s")
+    above.set_yscale("log")
+    above.yaxis.set_major_formatter(_plain)
+    above.yaxis.set_minor_formatter(_minor)
+    below.set_ylim(bottom=0)
+    kinds = [sign("mean", color=ink), sign("99th percentile", color=ink, linestyle=":")]
+    if limits:
+        kinds.append(sign(f"SLO: {', '.join(limits)}", color=ink, linewidth=1.0, linestyle=SLO))
+    legend_above(above, [*above.get_legend_handles_labels()[0], *kinds, *crosses])
+    drafted = f"; draft {answer.draft}" if len(lengths) > 1 else ""
+    about = f"{answer.model} on {devices(answer.hardware, answer.tp)}{drafted}"
+    return label(above, _claim(answer, "clients" if closed else "requests/s"), about, _caption(answer))
+
+
+def _claim(answer: Traffic, unit: str) -> str:
+    """The title: by how much the best draft length changes TPOT at the smallest and at the largest load."""
+    served = [row for row in answer.rows if not row.saturated]
+    at = {load: [row for row in served if _load(row) == load] for load in sorted({*map(_load, served)})}
+    changes = []
+    for load, rows in at.items():
+        baseline = next((row.tpot_s.mean for row in rows if row.gamma == 0), None)
+        drafted = [row for row in rows if row.gamma]
+        if baseline and drafted:
+            best = min(drafted, key=lambda row: row.tpot_s.mean)
+            percent = 100 * (best.tpot_s.mean / baseline - 1)
+            side = "shorter" if percent < 0 else "longer"
+            changes.append(f"{abs(percent):.0f} % {side} with {in_words(best.gamma)} at {load:.2g} {unit}")
+    if changes:
+        return f"TPOT is {', '.join(dict.fromkeys((changes[0], changes[-1])))}"
+    means = [1e3 * row.tpot_s.mean for row in served]
+    return f"TPOT is {min(means):.2g} to {max(means):.2g} ms" if means else "Every load saturates the server"
 
 
 def _order(gamma: int | str) -> tuple[bool, int, str]:
@@ -76,8 +105,9 @@ def _order(gamma: int | str) -> tuple[bool, int, str]:
 def _style(number: int) -> tuple[str, str]:
     """The colour and the marker of a line. Line 0 is the baseline."""
     if number == 0:
-        return BASELINE, MARKERS[0]
-    return COLOURS[(number - 1) % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        return colours().ink, MARKERS[0]
+    bright = colours().bright
+    return bright[(number - 1) % len(bright)], MARKERS[number % len(MARKERS)]
 
 
 def _line(
@@ -111,19 +141,14 @@ def _line(
 
 def _cross(place: Axes, rate: float, colour: str) -> None:
     """Draws a cross on the axis at the rate at which a draft length saturates."""
-    place.plot([rate], [0.0], "x", color=colour, transform=place.get_xaxis_transform(), clip_on=False)
-
-
-def _limit(place: Axes, limit_ms: float, least_load: float) -> None:
-    """Draws a line at a latency limit, with its name above its left end."""
-    place.axhline(limit_ms, color=DARK, linewidth=0.8, linestyle="--")
-    place.annotate(
-        f"SLO {limit_ms:g} ms",
-        (least_load, limit_ms),
-        xytext=(0, 3),
-        textcoords="offset points",
-        color=DARK,
-        fontsize="small",
+    place.plot(
+        [rate],
+        [0.0],
+        "x",
+        color=colour,
+        markeredgewidth=2,
+        transform=place.get_xaxis_transform(),
+        clip_on=False,
     )
 
 
@@ -138,20 +163,15 @@ def _minor(value: float, _: object) -> str:
     return _plain(value, _) if first in "25" else ""
 
 
-def _caption(answer: Traffic, closed: bool) -> str:
-    """The caption of the picture.
-
-    - closed: whether the loads are numbers of clients.
-    """
-    lines = ["Lines: means over requests; dotted: 99th percentiles"]
-    if not closed:
-        lines.append("crosses: saturated from there on, where the lines end")
+def _caption(answer: Traffic) -> str:
+    """The caption of the picture."""
+    lines = []
     loads = {row.gamma: {_load(one) for one in answer.rows if one.gamma == row.gamma} for row in answer.rows}
     if len({frozenset(of_length) for of_length in loads.values()}) > 1:
         lines.append("each draft length at the loads where it is the best")
     if any(row.made_by is MadeBy.REPLAY for row in answer.rows):
         lines.append("simulated request by request where the closed form is not valid")
-    return f"{'; '.join(lines)}. Calibration {answer.calibration.name}."
+    return "; ".join([*lines, f"calibration {answer.calibration.name}"])
 
 
 def _load(row: TrafficRow) -> float:

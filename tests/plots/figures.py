@@ -47,6 +47,16 @@ def written(text: matplotlib.text.Text) -> str:
     return str(text.get_text()).strip()
 
 
+def words_around(figure: Figure) -> str:
+    """The title, the subtitle and the caption, each in one line."""
+    parts = [figure.get_suptitle(), *(text.get_text() for text in figure.texts), figure.get_supxlabel()]
+    return "\n".join(" ".join(part.split()) for part in parts)
+
+
+def title_of(figure: Figure) -> str:
+    return " ".join(figure.get_suptitle().split())
+
+
 def legend_of(axes: Any) -> list[str]:
     return [written(text) for text in axes.get_legend().get_texts()]
 

@@ -8,7 +8,7 @@ import pytest
 
 from perfmodel import plots
 from perfmodel.answers.question import Query, resolve
-from tests.plots.figures import ASK, legend_of
+from tests.plots.figures import ASK, legend_of, words_around
 
 ON_NODES: dict[str, Any] = {
     "model": "deepseek-v3",
@@ -88,7 +88,7 @@ def described(query: Query) -> str:
         points=3,
     )
     axes = figure.axes[0]
-    return f"{figure.get_supxlabel()} {legend_of(axes)} {axes.get_xlim()} {axes.get_ylim()}"
+    return f"{words_around(figure)} {legend_of(axes)} {axes.get_xlim()} {axes.get_ylim()}"
 
 
 def test_every_field_of_a_question_is_tried() -> None:

@@ -18,7 +18,7 @@ def test_curves_show_each_row_of_a_sweep_on_the_line_of_its_other_values() -> No
         assert line.get_ydata() == pytest.approx(1e3 * of_line["tpot_s"].to_numpy())
     assert legend_of(axes) == ["context 2k", "context 8k"]
     assert axes.get_xscale() == "linear"
-    assert "ms" in axes.get_ylabel()
+    assert axes.get_title(loc="left") == "time per output token, ms"
 
 
 def test_a_single_curve_of_the_speedup_has_its_interval_and_the_measured_dots() -> None:

@@ -10,7 +10,7 @@ from perfmodel import plots
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.errors import InputError
-from tests.plots.figures import CHOICE
+from tests.plots.figures import CHOICE, title_of, words_around
 
 UNDER_LOAD = AdviseQuery(
     "llama-3.1-8b",
@@ -43,8 +43,21 @@ def test_the_fronts_are_those_of_advise() -> None:
     "change", [{"rate": {"self@streamingllm:512": "0.7"}}, {"kv_dtype": "fp8"}, {"batch": (1, 8)}], ids=str
 )
 def test_the_caption_of_fronts_says_what_was_asked(change: dict[str, Any]) -> None:
-    caption = plots.pareto(advise(CHOICE)).get_supxlabel()
-    assert plots.pareto(advise(replace(CHOICE, **change))).get_supxlabel() != caption
+    caption = words_around(plots.pareto(advise(CHOICE)))
+    assert words_around(plots.pareto(advise(replace(CHOICE, **change)))) != caption
+
+
+def test_the_title_states_the_gain_and_the_caption_has_no_flags() -> None:
+    answer = advise(replace(CHOICE, rate={"self@streamingllm:512": "0.95"}, max_tpot_ms=None))
+    assert answer.chosen is not None
+    assert answer.chosen.draft == "self"
+    figure = plots.pareto(answer)
+    best = f"{answer.gain(answer.chosen):.2f}× the throughput per device of the best baseline"
+    assert title_of(figure) == f"A sparse self-draft gives {best}"
+    assert title_of(plots.pareto(advise(CHOICE))) == "The best configuration does not speculate"
+    words = words_around(figure)
+    assert "GPUs of a server: 1, 8; acceptance: self@streamingllm:512 0.95" in words
+    assert "=" not in words
 
 
 def test_an_answer_without_fronts_draws_none() -> None:

@@ -12,7 +12,7 @@ from perfmodel.plots.breakdown import seconds_by_part
 from perfmodel.plots.passes import stage_passes
 from perfmodel.plots.theme import tokens
 from perfmodel.speculation import Workload, predict
-from tests.plots.figures import ASK, LONG, legend_of, written
+from tests.plots.figures import ASK, LONG, legend_of, title_of, written
 
 SCENARIO = resolve(ASK)
 
@@ -75,8 +75,8 @@ def test_ratios_over_the_batch_have_a_line_for_each_context() -> None:
     for axes, ratio in ((left, p.draft_to_target), (right, p.verify_to_target)):
         lines = [line for line in axes.lines if len(line.get_xdata()) == 5]
         np.testing.assert_allclose([line.get_ydata() for line in lines], ratio)
-        assert axes.get_xlabel() == "batch, sequences"
     assert legend_of(left) == ["context 2k", "context 32k"]
+    assert right.get_xlabel() == "batch, sequences"
 
 
 def test_one_baseline_step_has_a_line_unless_all_ratios_are_far_below() -> None:
@@ -91,8 +91,37 @@ def test_one_baseline_step_has_a_line_unless_all_ratios_are_far_below() -> None:
     ("ideal", "lines"), [(True, ["calibrated", "ideal roofline"]), (False, [])], ids=["with", "without"]
 )
 def test_the_ideal_roofline_is_dashed_and_named(ideal: bool, lines: list[str]) -> None:
-    _, right = plots.ratios(SCENARIO, [16], (1024, 2048), 2, ideal=ideal, points=3).axes
-    assert (legend_of(right) if right.get_legend() is not None else []) == lines
+    above, _ = plots.ratios(SCENARIO, [16], (1024, 2048), 2, ideal=ideal, points=3).axes
+    assert legend_of(above) == ["batch 16", *lines]
+
+
+def test_titles_of_costs_state_the_ranges_of_the_lines() -> None:
+    figure = plots.ratios(SCENARIO, [16, 64], (1024, 131072), 2, ideal=False, points=9)
+    p = predict(SCENARIO, Workload.of([[16.0], [64.0]], np.geomspace(1024, 131072, 9), 2))
+    low, high = (f"{100 * value:.0f}" for value in (p.draft_to_target.min(), p.draft_to_target.max()))
+    assert title_of(figure).startswith(
+        f"A draft step takes {low} to {high} % of a baseline step, verification"
+    )
+    for axes in figure.axes:
+        markers = [line.get_marker() for line in axes.lines[:2]]
+        assert len({*markers}) == 2, "lines differ by their markers too"
+
+
+def test_the_title_of_a_breakdown_states_the_speedup_of_each_point() -> None:
+    speedups = [float(predict(SCENARIO, Workload.of(b, 32000, 2), 2).speedup) for b in (16, 64)]
+    title = title_of(plots.breakdown(SCENARIO, [(16, 32000), (64, 32000)], 2))
+    assert title == f"A sparse self-draft: {speedups[0]:.2f}× at batch 16, {speedups[1]:.2f}× at batch 64"
+    many = plots.breakdown(SCENARIO, [(batch, 32000) for batch in (16, 32, 64)], 2)
+    assert (
+        title_of(many) == f"A sparse self-draft: {speedups[0]:.2f}× to {speedups[1]:.2f}× over the baseline"
+    )
+
+
+def test_bars_differ_by_their_hatches_too() -> None:
+    above, below = plots.breakdown(SCENARIO, [(16, 32000)], 2).axes
+    for axes in (above, below):
+        hatches = [patch.get_hatch() for patch in axes.get_legend().get_patches()]
+        assert len({*hatches}) == len(hatches)
 
 
 @pytest.mark.parametrize(

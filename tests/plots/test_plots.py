@@ -58,7 +58,7 @@ def test_nothing_is_clipped_all_is_labelled_and_no_words_overlap(name: str) -> N
     assert "calibration" in figure.get_supxlabel()
     (title,) = (box for text, box in texts(figure) if text == figure.get_suptitle())
     for axes in figure.axes:
-        assert axes.get_xlabel() or axes.get_ylabel()
+        assert axes.get_xlabel() or axes.get_ylabel() or axes.get_title(loc="left")
         if (legend := axes.get_legend()) is not None:
             box = legend.get_window_extent()
             assert not box.overlaps(title)

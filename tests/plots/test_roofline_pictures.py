@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel import plots
 from perfmodel.answers.question import Query, resolve
-from tests.plots.figures import ASK, laid_out, within, written
+from tests.plots.figures import ASK, laid_out, title_of, within, words_around, written
 
 H100 = replace(ASK, hardware="h100-sxm-80gb", tp=1, batch=16, context=32768, gamma=3, draft_kv="snapkv:2048")
 MOE = replace(
@@ -51,7 +51,7 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
         assert 0 < float(line.get_ydata()[0]) < roof
     names = [written(text) for text in axes.texts[:-1]]
     assert [name.partition("\n")[0] for name in names] == roofs
-    assert all("ridge: " in name for name in names)
+    assert "ridge at " in words_around(figure)
     assert axes.texts[-1].get_text().endswith("GB/s")
     boxes = [text.get_window_extent() for text in axes.texts]
     pairs = itertools.combinations(boxes, 2)
@@ -59,3 +59,22 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
     assert all(within(figure.bbox, box) for box in boxes)
     bandwidth = boxes[-1]
     assert axes.bbox.contains(bandwidth.x0, bandwidth.y0)
+
+
+def test_the_title_says_what_limits_each_pass() -> None:
+    scenario = resolve(H100)
+    limits = {"param_load": "weights limits", "kv_load": "the KV cache limits", "flops": "ompute limits"}
+    title = title_of(plots.roofline(scenario, 16, 32768, 3))
+    step = scenario.target_step(16.0, 32768.0)
+    assert limits[str(step.limiter)] in title
+    assert "the baseline step" in title
+    alone = title_of(plots.roofline(scenario, 1, 1024, 0))
+    assert alone == "Reading weights limits the baseline step"
+
+
+def test_points_of_several_passes_at_one_place_are_all_visible() -> None:
+    axes = plots.roofline(resolve(H100), 16, 32768, 3).axes[0]
+    looks = {
+        (line.get_markersize(), line.get_fillstyle()) for line in axes.lines if len(line.get_xdata()) == 1
+    }
+    assert len(looks) == 3

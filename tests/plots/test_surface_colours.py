@@ -90,7 +90,7 @@ def test_the_scale_has_few_ticks_and_one_at_break_even() -> None:
     levels = list(filled(figure).levels)
     assert len(levels) > MAX_TICKS
     assert levels.index(1.0) % 2 == 1, "every second level from the first one would leave it out"
-    ticks = [text.get_text() for text in figure.axes[1].get_yticklabels()]
+    ticks = [text.get_text() for text in figure.axes[1].get_xticklabels()]
     assert "1×" in ticks
     assert len(ticks) <= MAX_TICKS
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.answers.question import resolve
-from perfmodel.plots import theme
+from perfmodel.plots import layout, palette, theme
 from tests.plots.figures import ASK
 
 
@@ -61,19 +61,19 @@ def test_shades_go_from_light_to_dark() -> None:
     def brightness(colour) -> float:
         return sum(colour[:3])
 
-    several = [brightness(colour) for colour in theme.shades(4)]
+    several = [brightness(colour) for colour in palette.shades(4)]
     assert several == sorted(several, reverse=True)
-    assert several[0] - several[-1] > 1
-    (alone,) = theme.shades(1)
+    assert several[0] - several[-1] > 0.9
+    (alone,) = palette.shades(1)
     assert several[-1] < brightness(alone) < several[0]
 
 
 def test_a_legend_without_entries_is_not_drawn() -> None:
-    (empty,) = theme.panels()
-    assert not theme.legend_above(empty, 2).get_visible()
-    (drawn,) = theme.panels()
+    (empty,) = layout.panels()
+    assert not layout.legend_above(empty).get_visible()
+    (drawn,) = layout.panels()
     drawn.plot([1, 2], [3, 4], label="a line")
-    assert theme.legend_above(drawn, 2).get_visible()
+    assert layout.legend_above(drawn).get_visible()
 
 
 def test_a_caption_names_what_the_question_leaves_open() -> None:
@@ -95,6 +95,21 @@ def test_a_caption_names_the_draft_where_it_is_not_as_the_target() -> None:
 
 def test_a_caption_says_where_the_acceptance_is_from_and_leaves_it_out_of_costs() -> None:
     scenario = resolve(ASK)
-    assert "; γ 2; acceptance α 0.81; " in theme.caption(scenario, 2)
-    assert "γ 0: baseline" in theme.caption(scenario, 0)
-    assert "acceptance" not in theme.caption(scenario, 2, acceptance=False)
+    assert theme.caption(scenario).startswith("acceptance α 0.81; ")
+    assert "acceptance" not in theme.caption(scenario, acceptance=False)
+
+
+def test_a_subtitle_names_the_model_the_devices_the_draft_and_its_length() -> None:
+    scenario = resolve(ASK)
+    about = "llama-3.1-8b on 8 × a100-sxm-80gb; draft self, streamingllm:512"
+    assert theme.subject(scenario) == about
+    assert theme.subject(scenario, 2) == f"{about}; γ 2"
+    assert theme.subject(scenario, 0) == f"{about}; γ 0: baseline"
+
+
+def test_lines_of_words_are_no_wider_than_the_picture() -> None:
+    words = "a sentence with a_word_that_is_far_too_long_for_one_line,but_has_a_comma at its end"
+    lines = layout.wrapped(words, 120.0)
+    assert all(layout.width_of(line) <= 120.0 for line in lines)
+    assert "".join(lines).replace(" ", "") == words.replace(" ", "")
+    assert any(line.endswith(("line,", "_")) for line in lines)

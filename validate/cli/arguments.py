@@ -59,6 +59,12 @@ Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", defa
 Picture = Annotated[
     Path | None, Argument("Output file of a picture (.png, .svg or .pdf).", "FILE", group="Output")
 ]
+Theme = Annotated[
+    str,
+    Argument(
+        "Colours of the picture, for a light or a dark page.", choices=("light", "dark"), group="Output"
+    ),
+]
 Write = Annotated[bool, Argument("Write the result to the file of the calibration.", group="Output")]
 Sets = Annotated[
     tuple[str, ...] | None,

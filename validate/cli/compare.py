@@ -13,7 +13,7 @@ from perfmodel.errors import unknown_name
 from perfmodel.validate.accuracy import compare as comparison, partitions as parts
 from perfmodel.validate.accuracy.cells import Cell
 from perfmodel.validate.accuracy.sets import gated_sets, named_sets
-from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets
+from perfmodel.validate.cli.arguments import HeldOut, Picture, ResultsFolder, Sets, Theme
 from perfmodel.validate.records import RESULTS
 from perfmodel.writing import destination
 
@@ -44,6 +44,7 @@ def compare(
     ] = None,
     row: Annotated[str | None, Argument("Show only the row with this id, such as 3c-13.", "ID")] = None,
     plot: Picture = None,
+    theme: Theme = "light",
     json: Json = False,
     results: ResultsFolder = None,
 ) -> None:
@@ -61,7 +62,8 @@ def compare(
     if plot:
         from perfmodel import plots
 
-        plots.save(plots.residuals(cells, note=NOTES[held_out]), plot)
+        with plots.style(theme):
+            plots.save(plots.residuals(cells, note=NOTES[held_out]), plot)
     if json:
         rows = [c.as_dict() for c in cells]
         partitions = {}
