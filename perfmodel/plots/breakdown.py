@@ -79,11 +79,10 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
 
 def _claim(draft: str, names: list[str], speedups: list[float]) -> str:
     """The title: the speedup at each point, or its range over many points."""
-    name = f"{draft[:1].upper()}{draft[1:]}"
     if len(names) <= MOST_IN_TITLE:
         each = (f"{speedup:.2f}× at {point}" for point, speedup in zip(names, speedups, strict=True))
-        return f"{name}: {', '.join(each)}"
-    return f"{name}: {min(speedups):.2f}× to {max(speedups):.2f}× over the baseline"
+        return f"{draft}: {', '.join(each)}"
+    return f"{draft}: {min(speedups):.2f}× to {max(speedups):.2f}× over the baseline"
 
 
 def row_of(place: int, stage: str) -> float:

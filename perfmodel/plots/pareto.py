@@ -12,7 +12,7 @@ from perfmodel.answers.declaration import Question, arguments
 from perfmodel.errors import InputError
 from perfmodel.plots.layout import label, legend_above, panels
 from perfmodel.plots.palette import colours
-from perfmodel.plots.theme import DRAFTS, Axes, Figure, styled, tokens
+from perfmodel.plots.theme import Axes, Figure, draft_in_title, styled, tokens
 
 CHOSEN: dict[str, Any] = {
     "markersize": 13,
@@ -110,17 +110,10 @@ def _claim(advice: Advice) -> str:
     if chosen.draft is None:
         return "The best configuration does not speculate"
     gain = advice.gain(chosen)
-    name = _draft_name(chosen)
+    name = draft_in_title(chosen.draft)
     if gain is None:
-        return f"Only with {name} is a configuration within the bounds"
-    return f"{name[:1].upper()}{name[1:]} gives {GAINS[advice.objective.name].format(gain)}"
-
-
-def _draft_name(chosen: Pick) -> str:
-    """The draft of a configuration, in words."""
-    if chosen.draft == "self":
-        return "a sparse self-draft"
-    return DRAFTS.get(str(chosen.draft), str(chosen.draft))
+        return f"{name} meets the bounds, which no baseline does"
+    return f"{name} gives {GAINS[advice.objective.name].format(gain)}"
 
 
 def _line(

@@ -14,13 +14,12 @@ SAME = 1.3
 def surface_claim(draft: str, batches: Array, contexts: Array, speedup: Array) -> str:
     """A sentence that says where speculation pays, and how much at best.
 
-    - draft: what drafts, in words.
+    - draft: the draft, as the beginning of a sentence.
     - speedup: the speedups, [batch, context]; NaN where a point does not fit in memory.
     """
     fits = ~np.isnan(speedup)
-    name = f"{draft[:1].upper()}{draft[1:]}"
     if not fits.any():
-        return f"{name}: nothing fits in memory"
+        return f"{draft}: nothing fits in memory"
     low, high = float(np.nanmin(speedup)), float(np.nanmax(speedup))
     if low >= 1.0:
         most, least = (
@@ -29,14 +28,14 @@ def surface_claim(draft: str, batches: Array, contexts: Array, speedup: Array) -
         )
         differ = [each for each in range(2) if most[each] != least[each]]
         best, worst = (", ".join(words[each] for each in differ) for words in (most, least))
-        return f"{name} pays at every point: {high:.2f}× at {best}, {low:.2f}× at {worst}"
+        return f"{draft} pays at every point: {high:.2f}× at {best}, {low:.2f}× at {worst}"
     if high <= 1.0:
-        return f"{name} pays nowhere: {low:.2f}× to {high:.2f}×"
+        return f"{draft} pays nowhere: {low:.2f}× to {high:.2f}×"
     pays = np.where(fits, speedup > 1.0, False)
     borders = _from_contexts(pays, fits, batches, contexts) or _up_to_batches(pays, fits, batches, contexts)
     if borders is None:
         borders = f"at {100 * pays.sum() / fits.sum():.0f} % of the points"
-    return f"{name} pays {borders}: up to {high:.1f}×"
+    return f"{draft} pays {borders}: up to {high:.1f}×"
 
 
 def _words(batches: Array, contexts: Array, place: tuple[Any, ...]) -> tuple[str, str]:
@@ -63,12 +62,14 @@ def _up_to_batches(pays: Mask, fits: Mask, batches: Array, contexts: Array) -> s
     """The border if speculation pays up to some batch, else None."""
     if not _ends(pays.T[:, ::-1], fits.T[:, ::-1]):
         return None
-    bordered = (fits & ~pays).any(axis=0)
-    last = {column: int(np.flatnonzero(pays[:, column])[-1]) for column in np.flatnonzero(pays.any(axis=0))}
-    limits = {column: row for column, row in last.items() if bordered[column]}
+    bordered = np.any(fits & ~pays, axis=0)
+    paying = np.flatnonzero(pays.any(axis=0))
+    limits = {column: int(np.flatnonzero(pays[:, column])[-1]) for column in paying if bordered[column]}
+    if not limits:
+        return f"up to {_round(contexts[paying[-1]])} tokens of context" if len(paying) > paying[-1] else None
     few, many = min(limits, key=lambda column: limits[column]), max(limits, key=lambda column: limits[column])
     low, high = batches[limits[few]], batches[limits[many]]
-    if pays[:, fits.any(axis=0)].any(axis=0).all() and high <= SAME * low:
+    if (pays.any(axis=0) | ~fits.any(axis=0)).all() and high <= SAME * low:
         return f"up to batch {low:.0f}"
     start = f"up to batch {low:.0f} at context {_round(contexts[few])}"
     return start if few == many else f"{start}, to {high:.0f} at {_round(contexts[many])}"

@@ -45,14 +45,15 @@ PARTS = {
 }
 """Components of the time of a pass: words and hatch."""
 DRAFTS = {
+    "self": "A sparse self-draft",
     "eagle": "EAGLE",
     "eagle3": "EAGLE-3",
     "peagle": "P-EAGLE",
     "medusa": "Medusa",
     "mtp": "MTP",
-    "ngram": "n-gram lookup",
+    "ngram": "N-gram lookup",
 }
-"""Name of a draft -> its name in a title."""
+"""Name of a draft -> its name at the beginning of a title."""
 FORMATS = (".png", ".svg", ".pdf")
 """Suffixes of files that `save` can write."""
 UNDATED: dict[str, dict[str, None]] = {
@@ -78,11 +79,13 @@ def scenario_of(question: Query | Scenario) -> Scenario:
 
 
 def drafter(scenario: Scenario) -> str:
-    """The draft in a title."""
-    draft = scenario.draft
-    if draft.name == "self":
-        return "A sparse self-draft"
-    return DRAFTS.get(draft.name, draft.name)
+    """The draft at the beginning of a title."""
+    return draft_in_title(scenario.draft.name)
+
+
+def draft_in_title(name: str) -> str:
+    """A draft at the beginning of a title, from its name."""
+    return DRAFTS.get(name, f"The {name} draft")
 
 
 def subject(scenario: Scenario, gamma: int | None = None) -> str:
