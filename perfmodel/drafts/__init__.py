@@ -182,13 +182,21 @@ def _refuse_none(name: str) -> None:
 
 
 def _refuse_chain(name: str) -> None:
-    """Raises InputError for several kinds of draft that take turns, such as ``mtp,ngram``."""
+    """Raises InputError for several kinds of draft that take turns, such as ``mtp,ngram``. It states how the
+    speedup of both follows from the answers about each kind.
+
+    A speedup is T_T N / T, with N tokens per iteration and the time T of an iteration. Iterations of one kind
+    thus take T_T N / S, and the means over the iterations of both kinds give the speedup of both.
+    """
     parts = [part.strip().partition(":")[0] for part in re.split("[,+]", name)]
     kinds_named = [part for part in parts if spelled(part) in (*names(), "eagle3")]
     if len(parts) > 1 and len(kinds_named) == len(parts):
+        first, last = spelled(parts[0]), spelled(parts[-1])
         allowed = (
-            "one kind of draft: kinds that take turns in one server are not modelled; ask for each alone "
-            "(on repeated text the gain is that of the n-gram)"
+            "one kind of draft, because kinds that take turns have no common rate: ask for each alone. If "
+            f"{last} drafts the share m of the iterations, the speedup of both is (m N + (1-m) M) / (m N/S + "
+            f"(1-m) M/R): N and M are the tokens per iteration of {last} and {first} in their own "
+            "iterations, S and R the speedups"
         )
         raise refuse("--draft", None, allowed, name)
 

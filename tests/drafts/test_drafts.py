@@ -1,13 +1,16 @@
 """Every draft kind: found by name, its contract, and one number of each worked by hand."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.answers.point.ops import ops
 from perfmodel.answers.question import Query, resolve
 from perfmodel.drafts import kind_of, kinds, make_draft
 from perfmodel.drafts.base import Draft, dense
+from perfmodel.errors import InputError
 from perfmodel.specs import load_model
 from perfmodel.speculation import Workload, predict
 from tests.refusals import refused
@@ -266,6 +269,26 @@ def test_no_draft_is_a_length_of_0_and_not_a_draft(word: str) -> None:
     )
 
 
-@pytest.mark.parametrize("chain", ["mtp,ngram", "eagle3+ngram", "mtp:modules=1,suffix"])
-def test_kinds_that_take_turns_are_refused_as_not_modelled(chain: str) -> None:
-    refused("--draft: must be one kind of draft: kinds that take turns", scenario, chain)
+@pytest.mark.parametrize(
+    "chain", ["mtp,ngram", "eagle3+ngram", "mtp:modules=1,suffix", "draft-mtp,ngram-mod"]
+)
+def test_kinds_that_take_turns_are_refused_with_the_speedup_of_both(chain: str) -> None:
+    both = "the speedup of both is (m N + (1-m) M) / (m N/S + (1-m) M/R)"
+    with pytest.raises(InputError, match=f"^--draft: must be one kind of draft.*{re.escape(both)}"):
+        scenario(chain)
+
+
+def test_the_speedup_of_kinds_that_take_turns_follows_from_their_answers() -> None:
+    """A third of the iterations drafts with the n-gram: the tokens and times of all iterations are added."""
+    point = {"model": "qwen3.8-27b", "weights": "q4_k_m", "hardware": "rtx-5090", "batch": 1, "context": 4096}
+    mtp = pm.whatif(**point, draft="mtp", gamma=3, alpha=0.7)
+    ngram = pm.whatif(**point, draft="ngram", gamma=8, alpha=0.9)
+    third = 1 / 3
+    tokens, seconds, shares = [], [], []
+    for answer, share in ((ngram, third), (mtp, 1 - third)):
+        tokens.append(share * answer.acceptance.tokens_per_iteration)
+        seconds.append(share * answer.iteration_s)
+        shares.append(tokens[-1] / answer.speedup)
+    of_both = sum(tokens) / sum(seconds) * mtp.ar_tpot_s
+    assert sum(tokens) / sum(shares) == pytest.approx(of_both, rel=1e-9)
+    assert mtp.speedup < of_both < ngram.speedup
