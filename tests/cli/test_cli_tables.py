@@ -218,3 +218,10 @@ def test_a_version_of_an_engine_with_constants_for_it_is_named(capsys: pytest.Ca
     flags = "--model llama-3.1-8b --weights 4bit --hardware m1-pro --batch 1 --context 300 --alpha 0.6"
     assert cli.run(shlex.split(f"whatif {flags} --engine mlx@0.31.2 --draft llama-3.2-1b --gamma 2")) == 0
     assert "engine      MLX 0.31.2; " in capsys.readouterr().out
+
+
+def test_without_a_draft_the_energy_is_that_of_the_baseline(capsys: pytest.CaptureFixture[str]) -> None:
+    question = "whatif --model llama-3.1-8b --hardware rtx-5090 --batch 4 --context 4k --gamma"
+    baseline, drafted = (run(capsys, *question.split(), gamma, "-v") for gamma in ("0", "2"))
+    assert re.search(r"energy +baseline \d+\.\d\d J per token; \d+ W per device", baseline)
+    assert re.search(r"energy +\d+\.\d\d J per token; baseline \d", drafted)

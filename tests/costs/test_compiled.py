@@ -145,3 +145,9 @@ def _figures(answer: object) -> list[float]:
     if isinstance(answer, list | tuple):
         return [each for value in answer for each in _figures(value)]
     return [float(answer)] if isinstance(answer, int | float) else []
+
+
+def test_a_program_refuses_a_sum_over_an_axis() -> None:
+    """A recorded number stands for one element, and a reduction needs all of them."""
+    with pytest.raises(Untraceable, match=r"add\.reduce"):
+        Program(lambda a: np.add.reduce(a), "a")

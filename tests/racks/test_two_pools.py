@@ -1,10 +1,12 @@
 """Percentiles of two pools against requests that are served one by one."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 
 from perfmodel.answers.load.pool_question import Instances
-from perfmodel.answers.load.pool_state import Prompts
+from perfmodel.answers.load.pool_state import PoolState, Prompts
 from perfmodel.answers.load.two_pools import TwoPools
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.steps import StepTimes
@@ -48,3 +50,10 @@ def test_percentiles_of_ttft_are_those_of_served_requests(rate: float, cv: float
     assert row.ttft_s == pytest.approx(times.mean(), rel=0.05)
     for predicted, share in ((row.ttft_p90_s, 0.9), (row.ttft_p99_s, 0.99)):
         assert predicted == pytest.approx(np.quantile(times, share), rel=0.12)
+
+
+def test_a_state_between_two_states() -> None:
+    low = PoolState(1.0, 2.0, 0.01, 0.02, 0.3, 0.0, 0.5)
+    high = PoolState(5.0, 6.0, 0.05, 0.06, 0.7, 0.4, 0.9)
+    expected = PoolState(2.0, 3.0, 0.02, 0.03, 0.4, 0.1, 0.6)
+    assert astuple(low.between(high, 0.25)) == pytest.approx(astuple(expected))

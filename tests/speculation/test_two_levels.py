@@ -111,3 +111,16 @@ def test_lengths_up_to_six_and_twelve_are_tried() -> None:
         small.with_acceptance(sure), middle.with_acceptance(sure), 4.0, CONTEXT, None, None
     )
     assert (best.gamma_1, best.gamma_2) == (6, 12)
+
+
+def test_each_group_holds_whole_sequences_of_both_drafts() -> None:
+    """Two data-parallel groups hold an even number of sequences, although their pools have room for half a
+    sequence more each.
+    """
+    parts = {"model": "qwen3-30b-a3b", "hardware": "h200", "tp": 2, "dp": 2, "alpha": 0.5}
+    small = resolve(Query(batch=4, context=24_000, draft="qwen3-0.6b", **parts))
+    middle = resolve(Query(batch=4, context=24_000, draft="self", draft_kv="snapkv:512", **parts))
+    both = memory_of_both(small, middle, 4.0, 24_000.0, 9, 0.9)
+    per_group = both.pool_bytes / both.sequence_bytes
+    assert per_group % 1 > 0.5
+    assert both.max_batch == 2 * int(per_group)
