@@ -39,7 +39,24 @@ def print_pools(advice: PoolAdvice) -> None:
         say("These commands give more figures and intervals for this load:")
     for option in kinds:
         say_whole(option.check)
+    _say_servers(advice)
     say("one pool, as equal servers behind a router:", "bold")
+
+
+def _say_servers(advice: PoolAdvice) -> None:
+    """Prints the command lines of both pools, if two pools are the choice."""
+    chosen = advice.chosen
+    if chosen is None or not chosen.start:
+        return
+    for each in chosen.start:
+        number = "1 server" if each.servers == 1 else f"{each.servers} servers"
+        if each.line is None:
+            say(f"No command line is known for the {each.pool} pool.")
+            return
+        say(f"{each.pool} pool, {number}:")
+        say_whole(each.line)
+    if advice.router:
+        say(f"{advice.router}.")
 
 
 def _cells(option: PoolOption) -> tuple[str, ...]:

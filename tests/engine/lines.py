@@ -63,6 +63,12 @@ KINDS: dict[str, tuple[dict[str, object], tuple[tuple[int, int, int], ...], dict
         CONSTANT,
         {"tensor_parallel": 2, "expert_parallel": 2},
     ),
+    "prefill server": ({"draft": "mtp:modules=1"}, CONSTANT, {"pool": "prefill"}),
+    "decode server": (
+        {"draft": "mtp:modules=1"},
+        CONSTANT,
+        {"pool": "decode", "data_parallel": 2, "tensor_parallel": 2},
+    ),
     "a named backend": ({"draft": "eagle3"}, CONSTANT, {"attention_backend": "triton"}),
 }
 CHECKED = {

@@ -9,9 +9,11 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, draft_text
 from perfmodel.answers.advice.beside_choice import PLAIN_GOOD, with_shorter_draft
 from perfmodel.answers.advice.candidates import find_candidates
+from perfmodel.answers.advice.layouts import MOST_IN_SERVER
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_reasons import enough_text
 from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
+from perfmodel.answers.advice.pools.fewest import fewer_in_two_pools
 from perfmodel.answers.advice.served import Served, confirmed, estimated
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_formats import with_smaller_cache
@@ -49,6 +51,9 @@ def beside_load(
         _shorter(question, decision.option or chosen),
     )
     yield from (alternative for alternative in named if alternative is not None)
+    gpus = chosen.candidate.layout.gpus
+    if question.gpus is None and gpus > MOST_IN_SERVER:
+        yield from fewer_in_two_pools(question, gpus)
 
 
 def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:

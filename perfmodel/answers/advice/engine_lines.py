@@ -95,6 +95,9 @@ def export(
     for word, server in servers().items():
         if not server.offers(served):
             continue
+        if served.pool is not None and not server.router:
+            notes.append(f"no line for {server.title}: none is known for separate pools")
+            continue
         if setup.drafts and word in withheld:
             notes.append(f"no line for {server.title}: {withheld[word]}")
             continue

@@ -23,6 +23,7 @@ from perfmodel.answers.advice.nearest import NearestServers, nearest_servers, re
 from perfmodel.answers.advice.one_alone import OneAlone, one_alone
 from perfmodel.answers.advice.one_request import at_batch, without_load
 from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
+from perfmodel.answers.advice.pools.fewest import fewer_in_two_pools
 from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reach import Reach
 from perfmodel.answers.advice.searched_layouts import searched_layouts
@@ -127,15 +128,16 @@ class Insufficient:
             yield eased
         counted = replace(question, gpus=None)
         fewest = fewest_gpus(counted, all_reaches(counted, self.reaches, layouts))
+        gpus = math.inf if fewest is None else fewest.candidate.layout.gpus
         if fewest is not None:
             yield started(enough_text(fewest), counted, fewest)
         elif eased is None and self.alone is not None:
             eased = fewest_with_eased_limit(counted, self.alone)
             if eased is not None:
                 yield eased
+        yield from fewer_in_two_pools(question, gpus)
         nearest = None if self.nearest is None else self.nearest.served
         yield from _shorter(question, [served for served in (nearest, fewest) if served is not None])
-        gpus = math.inf if fewest is None else fewest.candidate.layout.gpus
         limits = list(question.latency_limits_ms) if eased is None else []
         most = 0.0 if self.nearest is None else self.nearest.load
         yield from in_formats(question, self._promising(layouts), most, limits, gpus)

@@ -1,6 +1,7 @@
 """Makes the verdict, command lines, warnings and remedies for one server of a choice."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
 
@@ -57,13 +58,18 @@ def remedies_of(query: AdviseQuery, rival: PricedPoint | None) -> tuple[Remedy, 
 
 
 def serve(
-    query: AdviseQuery, chosen: PricedPoint, seats: int | None = None, undecided: bool = False
+    query: AdviseQuery,
+    chosen: PricedPoint,
+    seats: int | None = None,
+    undecided: bool = False,
+    pool: str | None = None,
 ) -> Export | None:
     """The command lines for one server of the choice, with the chosen draft length. The result is None if no
     command line is known for the engine.
 
     - seats: the largest number of sequences that the server may run at once; None means the chosen batch.
     - undecided: as in `export`.
+    - pool: as in `ServedTarget`.
     """
     s = chosen.candidate.scenario
     if engine_of(s.machine.calibration) not in servers():
@@ -73,7 +79,7 @@ def serve(
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
     table = LengthTable.at(seats or chosen.batch, context, chosen.gamma, by_length)
     served, path = served_with(query, s, chosen.candidate.asked.draft if chosen.gamma else None)
-    return export(table, s.draft, served, path, undecided=undecided)
+    return export(table, s.draft, replace(served, pool=pool), path, undecided=undecided)
 
 
 def line_of(lines: Export, point: PricedPoint) -> str | None:

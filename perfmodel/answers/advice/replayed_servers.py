@@ -48,7 +48,9 @@ def fewest_of(question: AdviseQuery, reach: Reach, near: int) -> int | None:
     def serve(servers: int) -> bool:
         row = reach.row(load_of(question), servers, rough=True)
         return (
-            row is not None and keeps(row) and not queues(row, fitting_seats(question, reach.candidate, row))
+            row is not None
+            and keeps(row)
+            and not queues(row, fitting_seats(question, reach.candidate, int(row.gamma)))
         )
 
     return fewest(serve, near, MOST_MORE * near + 1)

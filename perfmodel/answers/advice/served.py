@@ -104,9 +104,7 @@ class Served:
         """
         if self.asked.max_concurrency:
             return self.seats
-        mean = self.row.running_mean
-        needed = mean + max(mean, SPREAD * math.sqrt(mean))
-        return min(self.seats, GRANULE * math.ceil(needed / GRANULE))
+        return min(self.seats, seats_beyond(self.row.running_mean))
 
     @property
     def point(self) -> PricedPoint:
@@ -136,6 +134,14 @@ class Served:
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
         tpot_s = float(predict(s, workload, point.gamma).tpot_s)
         return replace(point, tpot_s=tpot_s, value=-tpot_s, most=-tpot_s)
+
+
+def seats_beyond(mean: float) -> int:
+    """A largest number of requests at once that a server rarely reaches, for a mean number of running
+    requests.
+    """
+    needed = mean + max(mean, SPREAD * math.sqrt(mean))
+    return GRANULE * math.ceil(needed / GRANULE)
 
 
 def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
@@ -245,7 +251,7 @@ def _served(
         return None
     advised = [row for row in wanted if row.gamma == verdict.gamma]
     row = (advised or wanted)[0]
-    fitting = fitting_seats(question, candidate, row)
+    fitting = fitting_seats(question, candidate, int(row.gamma))
     at_once = asked.limits.max_num_seqs
     if asked.max_concurrency:
         at_once = _seats_for(max(asked.max_concurrency), asked.dp, candidate.layout.replicas)

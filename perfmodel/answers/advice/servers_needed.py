@@ -17,6 +17,8 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES
 from perfmodel.queueing.kv_room import with_prefix_once
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.prefix import Reuse
 from perfmodel.speculation import memory_of
 
 HEADROOM = OPEN.saturation
@@ -138,20 +140,22 @@ def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow]
         if (row.gamma != 0) is drafts
         and row.concurrency
         and (row.slo_share or 0.0) >= SHARE_WANTED
-        and not queues(row, fitting_seats(question, candidate, row))
+        and not queues(row, fitting_seats(question, candidate, int(row.gamma)))
     ]
 
 
-def fitting_seats(question: AdviseQuery, candidate: Candidate, row: TrafficRow) -> int:
-    """The largest number of requests that fit in the memory of one server at once. Prompt tokens that
-    requests share are in memory once per attention group.
+def fitting_seats(question: AdviseQuery, candidate: Candidate, gamma: int) -> int:
+    """The largest number of requests that fit in the memory of one server at once, with a draft of `gamma`
+    tokens. Prompt tokens that the prefix cache finds are in memory once per attention group.
     """
-    gamma = float(row.gamma)
-    whole = room(candidate.scenario, 1.0, gamma, question)
+    scenario = candidate.scenario
+    whole = room(scenario, 1.0, float(gamma), question)
     if not question.prefix_len or not question.prefix_hits or not whole.max_batch:
         return int(whole.max_batch)
-    shorter = float(question.context - question.prefix_hits * question.prefix_len)
-    unshared = memory_of(candidate.scenario, 1.0, shorter, gamma, question.memory_fraction)
+    lengths = Lengths(float(question.input_len or 0), float(question.output_len or 0))
+    reuse = Reuse(lengths, float(question.prefix_len), question.prefix_hits)
+    shorter = question.context - reuse.shared(reuse.engine.law(scenario, gamma))
+    unshared = memory_of(scenario, 1.0, shorter, float(gamma), question.memory_fraction)
     sequences = np.asarray(whole.sequences), np.asarray(unshared.sequences)
     each = with_prefix_once(*sequences, question.prefix_hits)
     return candidate.layout.dp * math.floor(each)
@@ -180,7 +184,7 @@ def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: 
         asked = question_of(question, candidate, drafts, request_rate=max(rate / servers, RATES[0]))
         rows = compared(asked, replays=False).by_load[0]
         wanted = [row for row in rows if (row.gamma != 0) is drafts]
-        return any(not queues(row, fitting_seats(question, candidate, row)) for row in wanted)
+        return any(not queues(row, fitting_seats(question, candidate, int(row.gamma))) for row in wanted)
 
     most = 2 * replicas
     while not free(most):

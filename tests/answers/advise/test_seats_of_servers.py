@@ -1,7 +1,6 @@
 """How many requests a server of `advise` runs at once."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -30,8 +29,7 @@ def test_a_shared_prefix_is_in_memory_once() -> None:
     for hits in (1.0, 0.5, 0.1):
         load = {"clients": 8, "input_len": 30_000, "output_len": 500, "prefix_len": 24_000}
         asked = AdviseQuery("qwen3-8b", "h100", tp=1, context=30_250, prefix_hits=hits, **load)
-        row: Any = SimpleNamespace(gamma=0)
-        seats = fitting_seats(asked, find_candidates(asked).baselines[0], row)
+        seats = fitting_seats(asked, find_candidates(asked).baselines[0], 0)
         held.append(seats * (30_250 - hits * 24_000))
     assert held == pytest.approx([held[0]] * 3, rel=0.06)
 

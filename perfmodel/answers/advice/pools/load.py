@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.pools.pairs import (
     MORE,
     Pair,
@@ -282,3 +283,12 @@ class OfClients(PoolLoad):
             if best is None or needed * server.gpus < best.devices:
                 best = replace(server.instance.layout, count=int(needed)) if most else best
         return best
+
+
+def load_of(question: AdviseQuery) -> PoolLoad:
+    """The load of the question as a `PoolLoad`."""
+    if question.request_rate is not None:
+        return AtRate(question.request_rate)
+    assert question.clients is not None
+    assert question.output_len is not None
+    return OfClients(question.clients, question.output_len)

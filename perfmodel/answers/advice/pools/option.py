@@ -4,6 +4,7 @@ decode pools.
 
 from dataclasses import dataclass
 
+from perfmodel.answers.advice.pools.lines import PoolServers
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.text import request_rate
 
@@ -28,6 +29,7 @@ class PoolOption:
       under the given load. All four are None if the devices cannot serve this load.
     - slo_share: the share of requests within the limits, on the same devices and under the same load.
     - check: a `traffic` command that prints these values.
+    - start: the servers of two pools; empty with one pool.
     """
 
     servers: str | None
@@ -46,6 +48,7 @@ class PoolOption:
     tpot_p90_s: float | None
     slo_share: float | None
     check: str
+    start: tuple[PoolServers, ...] = ()
 
     @property
     def two(self) -> bool:
@@ -83,6 +86,7 @@ class PoolAdvice:
     - load: the load in words.
     - searched: number of combinations of instance and draft length that were predicted.
     - notes: remarks about options that were not searched, and about arguments that were ignored.
+    - router: how requests reach both pools in the engine of the question; empty if unknown.
     """
 
     gpus: int
@@ -93,6 +97,7 @@ class PoolAdvice:
     one_would_do: bool
     searched: int
     notes: tuple[str, ...]
+    router: str = ""
 
     def best(self, two: bool, drafts: bool | None = None) -> PoolOption | None:
         """The best option with two pools or with one pool.

@@ -11,7 +11,8 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates
 from perfmodel.answers.advice.pools.command import command_of
 from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
-from perfmodel.answers.advice.pools.load import AtRate, OfClients, PoolLoad
+from perfmodel.answers.advice.pools.lines import lines_of, router_of
+from perfmodel.answers.advice.pools.load import PoolLoad, load_of
 from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
 from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, pairs_of
 from perfmodel.answers.advice.pools.servers import PoolServer, servers_of
@@ -38,7 +39,7 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
     made = drafting_of(question, candidates, load.arguments)
     plain = [each for each in made if each.draft is None]
     drafted = [each for each in made if each.draft is not None]
-    search = Search(question.gpus, load)
+    search = Search(question, question.gpus, load)
     options = [search.one(plain), search.one(drafted)]
     notes: list[str] = []
     if not question.latency_limits_ms and question.clients is None:
@@ -62,24 +63,17 @@ def advise_pools(question: AdviseQuery, candidates: Candidates) -> tuple[PoolAdv
         one_would_do=any(option.serves for option in kept if not option.two),
         searched=sum(len(instance.steps) for each in made for instance in each.instances),
         notes=tuple(notes),
+        router=router_of(question),
     )
     shortlist = replace(candidates, baselines=search.fastest(plain), drafted=search.fastest(drafted))
     return advice, shortlist
-
-
-def load_of(question: AdviseQuery) -> PoolLoad:
-    """The load of the question as a `PoolLoad`."""
-    if question.request_rate is not None:
-        return AtRate(question.request_rate)
-    assert question.clients is not None
-    assert question.output_len is not None
-    return OfClients(question.clients, question.output_len)
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
     """A search for pools on a number of devices under a load."""
 
+    question: AdviseQuery
     gpus: int
     load: PoolLoad
 
@@ -221,6 +215,7 @@ class Search:
             needed_gpus=needed_gpus,
             **times,
             check=check,
+            start=lines_of(self.question, drafting, pools, row.request_rate),
         )
 
 

@@ -111,6 +111,9 @@ class ServedTarget:
     number of sequences and the number of drafted tokens. None means the engine's own limit.
     """
 
+    pool: str | None = None
+    """The pool of the server, ``prefill`` or ``decode``; None for a server that does both."""
+
     def foreign(self, draft: Draft) -> bool:
         """Whether the vocabulary of the draft model is known to have another size than that of the target."""
         return self.vocab_size is not None and draft.model.vocab_size != self.vocab_size
@@ -200,6 +203,8 @@ class Server(ABC):
     - alone: whether the line is only written for questions about this engine, because no other engine runs
       its checkpoints or devices.
     - states_length: whether the line states the maximum sequence length.
+    - router: how requests reach separate prefill and decode pools, in words; empty if no line of such a
+      server is known.
     """
 
     checked: ClassVar[str] = ""
@@ -207,6 +212,7 @@ class Server(ABC):
     kv_names: ClassVar[Mapping[str, str]] = {}
     alone: ClassVar[bool] = False
     states_length: ClassVar[bool] = True
+    router: ClassVar[str] = ""
 
     def __init__(self, word: str) -> None:
         self.word = word

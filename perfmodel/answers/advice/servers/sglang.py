@@ -48,6 +48,10 @@ class SGLang(Server):
 
     checked = "0.5.23"
     kv_names: ClassVar = {"fp8": "fp8_e4m3"}
+    router: ClassVar = (
+        "The router of both pools: python -m sglang_router.launch_router --pd-disaggregation --prefill URL "
+        "--decode URL, with the URL of each server"
+    )
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
         """The ``sglang.launch_server`` line."""
@@ -121,7 +125,8 @@ class SGLang(Server):
             "--max-running-requests": table.ranges[-1].high,
         }
         groups = self._groups(target.data_parallel, target.version_of(self.word))
-        return words_of(_of_nodes(target) | groups | experts | devices | formats | attention | memory)
+        pool = {"--disaggregation-mode": target.pool}
+        return words_of(_of_nodes(target) | groups | experts | devices | formats | attention | memory | pool)
 
     def _draft(self, setup: Setup, notes: list[str]) -> DraftWords | None:
         """The words that start the draft; None if there is no such draft, with the reason in `notes`."""

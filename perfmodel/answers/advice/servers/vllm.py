@@ -28,6 +28,8 @@ LOOKUP = (2, 4)
 NO_SPARSE = (
     "vLLM runs no draft with a sparse view of the cache (an open RFC): the table is for an engine that does"
 )
+TRANSFER = {"kv_connector": "NixlConnector", "kv_role": "kv_both"}
+"""How servers of a prefill and a decode pool send caches (nixl_connector_usage.md of vLLM)."""
 PER_HEAD = "per_token_head"
 """Last words of the names of vLLM's KV formats with a scale per token and head."""
 PER_HEAD_IN = "TRITON_ATTN"
@@ -46,6 +48,10 @@ class VLLM(Server):
         "int8": "int8_per_token_head",
         "int4": "int4_per_token_head",
     }
+    router: ClassVar = (
+        "A router sends each prompt to both pools (toy_proxy_server.py in vLLM's NIXL test is an example). "
+        "Servers on several hosts need VLLM_NIXL_SIDE_CHANNEL_HOST, the address of their own host"
+    )
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
         """The ``vllm serve`` line."""
@@ -111,7 +117,8 @@ class VLLM(Server):
             "--max-model-len": target.sequence_tokens(table),
             "--max-num-seqs": table.ranges[-1].high,
         }
-        return words_of(_of_nodes(target) | experts | devices | formats | attention | memory)
+        pool = {"--kv-transfer-config": target.pool and json.dumps(TRANSFER)}
+        return words_of(_of_nodes(target) | experts | devices | formats | attention | memory | pool)
 
     def _cache(self, target: ServedTarget, backend: Backend | None, notes: list[str]) -> str | None:
         """The engine's name for the KV format. The result is None for the default format. If the engine does
