@@ -218,11 +218,19 @@ def test_a_device_without_fixed_costs_has_none_to_move() -> None:
     assert [read.speedup_low, read.speedup_high] == [one.speedup for one in answers]
 
 
-def test_a_bridge_is_assumed_between_devices_but_not_for_one() -> None:
-    """An RTX 3090's bridge is sold apart and joins two; a third device communicates over PCIe."""
-    model = {"model": "qwen3-4b", "hardware": "rtx-3090", "engine": "vllm"}
-    assert "is assumed between" not in doubts_of("whatif", tp=1, **model)
-    assert "is assumed between the 2 devices" in doubts_of("whatif", tp=2, **model)
-    over_pcie = doubts_of("whatif", tp=4, **model)
+def test_a_bridge_that_is_sold_apart_is_not_assumed() -> None:
+    """Two RTX 3090 communicate over PCIe, unless the question states their bridge; two H100 NVL have one."""
+    model = {"model": "qwen3-4b", "engine": "vllm"}
+    pair = doubts_of("whatif", hardware="rtx-3090", tp=2, **model)
+    assert "no NVLink3 bridge (pair) is assumed between the 2 devices, because it is sold apart" in pair
+    assert "--hardware rtx-3090-24gb:nvlink has one" in pair
+    assert "is assumed between" not in doubts_of("whatif", hardware="rtx-3090", tp=1, **model)
+    assert "is assumed between" not in doubts_of("whatif", hardware="rtx-3090:nvlink", tp=2, **model)
+    assert "NVLink4 bridge (pair) is assumed" in doubts_of("whatif", hardware="h100-nvl", tp=2, **model)
+
+
+def test_a_bridge_joins_only_its_devices() -> None:
+    """An RTX 3090's bridge joins two; a third and a fourth device communicate over PCIe."""
+    over_pcie = doubts_of("whatif", model="qwen3-4b", hardware="rtx-3090:nvlink", tp=4, engine="vllm")
     assert "joins 2 devices: 4 communicate over PCIe" in over_pcie
     assert "is assumed between" not in over_pcie

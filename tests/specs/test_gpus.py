@@ -68,10 +68,14 @@ def test_a_box_of_another_generation() -> None:
     assert load_gpu("l40s:pcie5").name == "l40s-48gb"
 
 
-def test_a_box_of_which_pcie_is_named_has_no_bridge_but_its_switch() -> None:
-    """Two RTX 3090 are taken to have an NVLink bridge, which is sold apart; an SXM board has its NVLink."""
-    assert [load_gpu(f"rtx-3090{box}").over_host(2) for box in ("", ":pcie4")] == [False, True]
-    assert not load_gpu("h100:pcie5").over_host(8)
+def test_a_bridge_counts_if_the_name_states_it() -> None:
+    """Most pairs of RTX 3090 have no NVLink bridge, which is sold apart; an SXM board has its NVLink."""
+    suffixes = ("", ":nvlink", ":NVLink", ":pcie4")
+    assert [load_gpu(f"rtx-3090{suffix}").over_host(2) for suffix in suffixes] == [True, False, False, True]
+    assert load_gpu("rtx-3090:nvlink").over_host(3)
+    assert not any(load_gpu(f"h100{suffix}").over_host(8) for suffix in ("", ":nvlink", ":pcie5"))
+    for name in ("rtx-4090:nvlink", "mi300x:nvlink", "rtx-3090:pcie4:nvlink", "m3-ultra:nvlink"):
+        refused("hardware: must be a device with NVLink before :nvlink", load_gpu, name)
 
 
 def test_a_machine_with_less_memory() -> None:

@@ -62,7 +62,7 @@ def searches_groups(query: AdviseQuery, gpu: GPUSpec) -> bool:
     """Whether layouts with attention and expert groups are searched. The engine must support them, and
     either the devices must have a direct link or the question must name the groups.
     """
-    return may_have_groups(query) and (gpu.link is not None or bool(query.dp or query.ep))
+    return may_have_groups(query) and (not gpu.over_host(2) or bool(query.dp or query.ep))
 
 
 def _divides_layers(query: AdviseQuery) -> bool:

@@ -318,20 +318,26 @@ def of_device(scenario: Scenario) -> Iterator[str]:
 
 def _of_links(scenario: Scenario) -> Iterator[str]:
     """A warning about a bridge that joins fewer devices than the server has, or about a bridge that is
-    assumed.
+    assumed or not assumed.
     """
     gpu = scenario.machine.gpu
     tp = scenario.machine.tensor_parallel
-    if gpu.link is None:
+    link = gpu.link
+    if link is None or link.devices is None:
         return
-    if scenario.machine.over_host:
+    if scenario.machine.over_host and tp <= link.devices:
         yield (
-            f"the link of {gpu.name} joins {gpu.link.devices} devices: {tp} communicate over PCIe, and "
+            f"no {link.name} is assumed between the {tp} devices, because it is sold apart; "
+            f"--hardware {gpu.name}:nvlink has one"
+        )
+    elif scenario.machine.over_host:
+        yield (
+            f"the link of {gpu.name} joins {link.devices} devices: {tp} communicate over PCIe, and "
             "PCIe differs between servers"
         )
-    elif tp > 1 and gpu.link.devices:
+    elif tp > 1 and link.presence == "usual":
         yield (
-            f"{gpu.link.name} is assumed between the {tp} devices; "
+            f"{link.name} is assumed between the {tp} devices; "
             f"--hardware {gpu.name}:pcie4 (or pcie5) has none"
         )
 

@@ -37,11 +37,14 @@ class Link(Frozen):
 
     - devices: number of devices that the link joins (2 for a bridge). It is None if it joins all devices of a
       server.
+    - presence: ``usual`` if servers with this device have the link, ``rare`` if it is sold apart and most
+      servers have none, and ``stated`` if the question states it (``NAME:nvlink``).
     """
 
     name: str
     per_direction: Quantity
     devices: Annotated[int, Meta(ge=2)] | None = None
+    presence: Literal["usual", "rare", "stated"] = "usual"
 
     def __post_init__(self) -> None:
         BANDWIDTH.check("per_direction", self.per_direction)
@@ -199,10 +202,13 @@ class GPUSpec(Frozen):
         return link.per_direction.si if link else None
 
     def over_host(self, devices: int) -> bool:
-        """Whether this number of devices communicates over PCIe, because there is no device link or because
-        it joins fewer devices.
+        """Whether this number of devices communicates over PCIe, because there is no device link, because
+        most servers have none, or because it joins fewer devices.
         """
-        return self.link is None or (self.link.devices is not None and devices > self.link.devices)
+        link = self.link
+        if link is None or link.presence == "rare":
+            return True
+        return link.devices is not None and devices > link.devices
 
 
 def modelled_power_limit(gpu: GPUSpec, limit_w: float | None) -> float | None:

@@ -1,5 +1,5 @@
 """Finds a device by its bundled name, by an alias, or from a file. The name may also state another memory
-size or PCIe link.
+size, another PCIe link or an NVLink bridge.
 """
 
 import re
@@ -14,6 +14,8 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.units import Quantity
 from perfmodel.specs.devices.gpu import STATED_BY_QUESTION, GPUSpec, Link
 
+NVLINK = ":nvlink"
+"""Suffix of a device name that states its NVLink bridge."""
 PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
 """Nominal GB/s of 16 lanes in one direction, by PCIe generation."""
 
@@ -54,9 +56,10 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
     """Loads a device by its bundled name, an alias or a path. The name that ``nvidia-smi`` prints is an
     alias. For the path of a folder, the newest file in it is loaded.
 
-    ``l40s:pcie5`` means the device in a server with this PCIe generation. ``m3-ultra:96gb`` means the device
-    with this memory size. ``rtx-3090+rtx-4090`` means both devices, which run one after the other
-    (`in_turn`). For an unknown name, raises InputError, which lists the most similar names.
+    ``l40s:pcie5`` means the device in a server with this PCIe generation. ``rtx-3090:nvlink`` means the
+    device with its NVLink bridge, which most servers lack. ``m3-ultra:96gb`` means the device with this
+    memory size. ``rtx-3090+rtx-4090`` means both devices, which run one after the other (`in_turn`). For an
+    unknown name, raises InputError, which lists the most similar names.
     """
     text = re.sub("(?i) w/ ", " ", parse_text(name, flag))
     if "+" in text and files.spelling(text.strip()) not in aliases():
@@ -67,6 +70,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
 
         if parts := parts_of(text, load_gpu, flag):
             return combined(parts, flag)
+    if text.lower().endswith(NVLINK):
+        return _with_nvlink(text[: -len(NVLINK)], flag)
     board, _, pcie = text.partition(":pcie")
     if pcie:
         return _in_box(board, pcie, flag)
@@ -77,6 +82,14 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         return _of_file(board)
     bundled = _bundled_name(board, flag)
     return load_gpu(bundled, flag) if ":" in bundled else load_bundled(bundled)
+
+
+def _with_nvlink(board: str, flag: str) -> GPUSpec:
+    """A device with its NVLink. Raises InputError for a device without NVLink."""
+    gpu = load_gpu(board, flag)
+    if gpu.link is None or not gpu.link.name.startswith("NVLink"):
+        raise refuse(flag, None, "a device with NVLink before :nvlink", board + NVLINK)
+    return gpu.replace(link=gpu.link.replace(presence="stated"))
 
 
 def _in_box(board: str, generation: str, flag: str) -> GPUSpec:
