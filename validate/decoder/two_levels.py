@@ -128,7 +128,8 @@ class TwoLevelDrafter:
 
     def _ahead(self, state: State) -> State:
         """A copy of the state, which inner rounds extend. It has no limit, and a sequence is finished when it
-        has collected enough tokens.
+        has collected enough tokens. There is room for another inner round, because a finished sequence also
+        writes tokens in it, which are discarded.
         """
         room = self.small.gamma + 1
         return State(

@@ -78,10 +78,11 @@ def test_greedy_output_is_plain_output(
     assert gamma <= counts.drafted <= gamma + inner_gamma
 
 
+@pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=1.0)], ids=["greedy", "sampled"])
 def test_a_middle_that_reads_everything_is_always_accepted(
-    target: Model, small: Model, ragged: list[list[int]]
+    target: Model, small: Model, ragged: list[list[int]], sampling: Sampling
 ) -> None:
-    decoder = two_levels(target, small, "full")
+    decoder = two_levels(target, small, "full", sampling=sampling)
     counter = watched(decoder)
     decoder.generate(ragged, NEW)
     assert isinstance(counter, LevelCounter)

@@ -13,17 +13,30 @@ SIGNS = {
         "Decode batch, #running-req: 4, cuda graph: False, gen throughput (token/s): 400.00",
         "server_args=ServerArgs(disable_cuda_graph=True)",
         "LLM Args: cuda_graph_config=None",
+        "cuda_graph_config: null",
+        "engine args: enforce_eager=True",
+        "vllm serve Q/W --enforce-eager",
+        "python -m sglang.launch_server --disable-cuda-graph --tp 2",
     ),
     "CUDA graphs are piecewise": (
         "'cudagraph_mode': <CUDAGraphMode.PIECEWISE: 1>",
         "compilation_config={cudagraph_mode=PIECEWISE}",
+        "Overriding cudagraph_mode from FULL to PIECEWISE",
     ),
     "asynchronous scheduling is off": (
         "Async scheduling is not compatible with ngram",
         "Async scheduling not supported with pipeline parallelism",
         "Asynchronous scheduling will be disabled",
+        "Asynchronous scheduling is disabled",
+        "vllm serve Q/W --no-async-scheduling",
     ),
-    "flash attention is off": ("llama_context: flash_attn    = 0", "llama-server --flash-attn off", "-fa 0"),
+    "flash attention is off": (
+        "llama_context: flash_attn    = 0",
+        "llama_context: flash_attn    = disabled",
+        "Flash Attention was auto, set to disabled",
+        "llama-server --flash-attn off",
+        "llama-bench -fa 0",
+    ),
     "requests are preempted": (
         "Sequence group 7 is preempted by mode RECOMPUTE",
         "Running: 8 reqs, Preemptions: 3",
@@ -34,6 +47,8 @@ SIGNS = {
     "the overlap of host and device is off": (
         "Overlap scheduler is disabled because of speculative decoding",
         "server_args=ServerArgs(disable_overlap_schedule=True)",
+        "python -m sglang.launch_server --disable-overlap-schedule",
+        "disable_overlap_scheduler: true",
     ),
     "the device has no kernels for this format": (
         "Your GPU does not have native support for FP8 computation",
@@ -44,13 +59,24 @@ SIGNS = {
         "Using default fused MoE config.",
         "Using default MoE config.",
     ),
-    "torch.compile is off": ("TORCHDYNAMO_DISABLE=1 vllm serve Q/W",),
+    "the custom all-reduce is off": (
+        "Custom allreduce is disabled because your platform lacks GPU P2P capability",
+        "vllm serve Q/W --disable-custom-all-reduce",
+    ),
+    "weights lie in host memory": ("vllm serve Q/W --cpu-offload-gb 0.5", "cpu_offload_gb=10"),
+    "the kernels of this weight format are slow ones": (
+        "awq quantization is not fully optimized yet. The speed can be slower",
+        "Falling back to unoptimized AWQ kernels",
+        "Use quantization=awq_marlin for faster inference",
+    ),
+    "torch.compile is off": ("TORCHDYNAMO_DISABLE=1 vllm serve Q/W", "<CompilationMode.NONE: 0>"),
     "devices exchange data through host memory": (
         "P2P is disabled between two devices",
         "P2P access is not available",
         "P2P not supported on this machine",
+        "NCCL_P2P_DISABLE=1 vllm serve Q/W",
     ),
-    "LoRA adapters are on": ("vllm serve Q/W --enable-lora", "--lora-paths a=b"),
+    "LoRA adapters are on": ("vllm serve Q/W --enable-lora", "--lora-paths a=b", "enable_lora=True"),
 }
 """Start of the meaning -> lines and flags with this meaning."""
 
@@ -58,6 +84,21 @@ SIGNS = {
 @pytest.mark.parametrize(("meaning", "line"), [(each, line) for each in SIGNS for line in SIGNS[each]])
 def test_every_form_of_a_sign_is_known(meaning: str, line: str) -> None:
     assert [sign.meaning[: len(meaning)] for sign in signs_in(line)] == [meaning]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Using 'enforce_eager=True' disables CUDA graphs",
+        "consider '--enforce-eager'",
+        "--disable-cuda-graph-padding",
+        "cpu_offload_gb=0",
+        "Running: 8 reqs, Preemptions: 0",
+        "Overlap scheduler is enabled",
+    ],
+)
+def test_advice_other_flags_and_zeros_are_no_signs(line: str) -> None:
+    assert signs_in(line) == []
 
 
 @pytest.mark.parametrize("between", ["by", "with"])
