@@ -141,9 +141,7 @@ def _drafting_model(name: str) -> ModelSpec:
     try:
         return load_model(name, "--draft")
     except InputError:
-        if looks_like_path(name):
-            raise
-        refuse_unlisted("--draft", name, unlisted_names().drafts)
+        refuse_unlisted("--draft", name.rpartition("/")[2], unlisted_names().drafts)
         raise
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from perfmodel.errors import InputError
 from perfmodel.operations import Array, Ints
 from perfmodel.speculation.iteration import Passes, check_draft_length
+from perfmodel.speculation.length_to_run import length_to_run
 from perfmodel.speculation.scenario import Scenario
 from perfmodel.speculation.workload import Workload
 
@@ -99,7 +100,8 @@ def predict(
 
     gamma_optimal is searched from 0 to `max_gamma`, or to the longest draft with a known acceptance.
 
-    - at_best: whether to predict for gamma_optimal instead of the workload's gamma.
+    - at_best: whether to predict for the draft length to run (`length_to_run`, or 0 if the baseline is
+      fastest) instead of the workload's gamma.
 
     Raises InputError if the acceptance is unknown at the workload's gamma, or if a result is not finite.
     """
@@ -111,6 +113,7 @@ def predict(
     last = scenario.longest(max_gamma)
     gammas = np.arange(max(last, int(gamma.max())) + 1)
     best = np.empty(shape, dtype=np.int64)
+    predicted = np.empty(shape, dtype=np.int64)
     figures = {name: np.empty(shape) for name in FIGURES}
     for block in _blocks(shape, BLOCK_ELEMENTS // len(gammas)):
         b, c, g = (_within(a, block, shape) for a in (batch, context, gamma))
@@ -122,7 +125,8 @@ def predict(
         top = rates.max(axis=0)
         fastest = _first_equal(rates, top)
         best[block] = fastest
-        g = fastest if at_best else g
+        g = _to_run(scenario, c, rates, fastest) if at_best else g
+        predicted[block] = g
         prediction = (
             step_s,
             times.draft_s if times.draft_s.ndim < times.verify_s.ndim else _at_gamma(times.draft_s, g),
@@ -137,7 +141,7 @@ def predict(
         _refuse_endless(scenario, figures)
     return Prediction(
         batch=np.broadcast_to(batch, shape),
-        gamma=best[()] if at_best else np.broadcast_to(gamma, shape),
+        gamma=predicted[()],
         gamma_optimal=best[()],
         **{name: values[()] for name, values in figures.items()},
     )
@@ -150,6 +154,17 @@ def _first_equal(rates: Array, top: Array) -> Ints:
     last = len(rates) - 1
     backwards = np.arange(last, -1, -1, dtype=np.min_scalar_type(last)).reshape(-1, *(1,) * top.ndim)
     return np.asarray(last - np.max((rates == top) * backwards, axis=0).astype(np.int64))
+
+
+def _to_run(scenario: Scenario, context: Array, rates: Array, fastest: Ints) -> Ints:
+    """The draft length to run at each point; 0 if the baseline is fastest.
+
+    - rates: tokens per second, with the draft lengths from 0 on along the leading axis.
+    - fastest: the fastest of these lengths.
+    """
+    if not fastest.any() or len(rates) == 1:
+        return fastest
+    return np.where(fastest, 1 + length_to_run(scenario, context, 1.0 / rates[1:]), 0)
 
 
 def _refuse_endless(scenario: Scenario, figures: dict[str, Array]) -> None:

@@ -78,7 +78,7 @@ def test_any_other_name_is_no_tag_of_ollama(name: str) -> None:
         ("-awq", "awq"),
         ("-awq-int4", "awq"),
         ("-awq-4bit", "awq"),
-        ("-int4-sym", "int4-g128"),
+        ("-int4-sym", "int4-g128-sym"),
         ("-gptq", "gptq"),
         ("-gptq-int8", "int8-g128-sym"),
         ("-gptq-8bit", "int8-g128-sym"),

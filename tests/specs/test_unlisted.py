@@ -2,6 +2,7 @@
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.errors import InputError
 from perfmodel.specs import load_gpu, load_model, parse_engine
 from perfmodel.specs.boundary.unlisted import unlisted_names
@@ -52,3 +53,9 @@ def test_another_name_of_a_shape_is_known(name: str, shape: str, longest: int) -
 def test_a_name_that_nobody_knows_has_the_alike_ones_and_the_way_to_a_file() -> None:
     with pytest.raises(InputError, match=r"did you mean rtx-4090-24gb.*give a file of its peaks"):
         load_gpu("rtx-4091")
+
+
+@pytest.mark.parametrize("name", ["redrafter", "owner/redrafter", "apple/recurrent-drafter-7b"])
+def test_a_draft_that_is_not_modelled_is_known_with_its_owner(name: str) -> None:
+    with pytest.raises(InputError, match=r"is not modelled: its head has another shape .* draft eagle"):
+        pm.whatif("llama-3.1-8b", "h100", batch=1, context=4096, draft=name)

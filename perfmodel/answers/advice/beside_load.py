@@ -104,8 +104,8 @@ def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
 
 def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:
     """A simpler layout of the same number of GPUs, on which a request takes little longer and its first token
-    does not come much later. It is the fastest one with tensor parallelism alone, or the simplest one that
-    is nearly as fast as the choice; None if there is none.
+    does not come much later. It is the fastest one with tensor parallelism alone. If `traffic` does not
+    confirm it, it is the simplest one that is nearly as fast as the choice; None if there is none.
     """
     if question.objective == "latency":
         return None
@@ -115,18 +115,16 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
     near = [s for s in simpler if s.request_s <= NEARLY_GOOD * chosen.request_s]
     latest_s = max(SOONER * chosen.ttft_s, LONG_WAIT_S)
     near, plain = ([s for s in found if s.ttft_s <= latest_s] for found in (near, plain))
-    if plain:
-        estimate = min(plain, key=lambda s: s.request_s)
-    elif near:
-        estimate = min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s))
-    else:
-        return None
-    served = confirmed(question, estimate)
-    most_s = (PLAIN_GOOD if plain else NEARLY_GOOD) * chosen.request_s
-    if served is None or served.request_s > most_s or served.ttft_s > latest_s:
-        return None
-    text = f"{_in_short(served)} is simpler to run and takes {_longer(served, chosen)} time per request"
-    return started(text, question, served)
+    tried = [(min(plain, key=lambda s: s.request_s), PLAIN_GOOD)] if plain else []
+    if near:
+        tried.append((min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s)), NEARLY_GOOD))
+    for estimate, most in tried:
+        served = confirmed(question, estimate)
+        if served is None or served.request_s > most * chosen.request_s or served.ttft_s > latest_s:
+            continue
+        text = f"{_in_short(served)} is simpler to run and takes {_longer(served, chosen)} time per request"
+        return started(text, question, served)
+    return None
 
 
 def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:

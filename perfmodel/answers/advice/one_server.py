@@ -98,7 +98,7 @@ def of_other_weights(query: AdviseQuery, point: PricedPoint) -> tuple[str, ...]:
     is_own = query.acceptance is not None or point.candidate.rate is not None
     if not point.gamma or is_own or query.model_path is None or model_id is None:
         return ()
-    if base_name(model_id) in base_name(query.model_path):
+    if base_name(model_id) in base_name(query.model_path.rstrip("/")):
         return ()
     known = f"the acceptance was published for {query.model}"
     return (f"{known}; {query.model_path} may accept fewer tokens: measure it",)

@@ -80,7 +80,7 @@ def _has_smaller_fp8(query: AdviseQuery) -> bool:
     """Whether a checkpoint in FP8 is known, and smaller than the weights of the question."""
     used = weight_format(_format_of(query)).base
     smaller = weight_format(SMALLER).base.bytes_per_value < LESS * used.bytes_per_value
-    return smaller and _known(query, SMALLER) is not None
+    return smaller and known_checkpoint(query, SMALLER) is not None
 
 
 def _four_bit_checkpoint(query: AdviseQuery) -> str | None:
@@ -95,11 +95,11 @@ def _four_bit_checkpoint(query: AdviseQuery) -> str | None:
         return None
     has_four_bits = weight_format(own).base.bytes_per_value < MOST_FOUR_BIT_BYTES
     formats = [floats] if has_four_bits else [floats, FOUR_BIT_GROUPS[0]]
-    known = (_known(query, weights) for weights in formats if weights)
+    known = (known_checkpoint(query, weights) for weights in formats if weights)
     return next((repository for repository in known if repository is not None), None)
 
 
-def _known(query: AdviseQuery, weights: str) -> str | None:
+def known_checkpoint(query: AdviseQuery, weights: str) -> str | None:
     """The repository of a known checkpoint of the model in a format that the engine reads."""
     served = served_id(query.model)
     engine = query.served_by

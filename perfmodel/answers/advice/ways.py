@@ -14,11 +14,13 @@ import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
+from perfmodel.answers.advice.smaller_formats import known_checkpoint
 from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.question import resolve_costs
 from perfmodel.errors import InputError
 from perfmodel.specs import GPUSpec, engine_of, load_gpu, serving_engine_of
 from perfmodel.specs.boundary import files
+from perfmodel.specs.models.checkpoints import FOUR_BIT_GROUPS
 from perfmodel.specs.models.ggml import CONVERTED
 from perfmodel.speculation import Scenario, memory_of
 
@@ -74,7 +76,7 @@ def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int =
     - largest: the baseline with the largest servers.
     """
     helps = partial(_helps, query, largest, bound_s, batch)
-    ways = [*_formats(largest, helps), *_memory(query, largest, helps)]
+    ways = [*_formats(query, largest, helps), *_memory(query, largest, helps)]
     if query.host_bandwidth is not None or math.isinf(bound_s):
         ways += _on_host(query, largest, helps)
     ways += [*_degrees(query, largest, helps), *_devices(query, largest, helps)]
@@ -85,14 +87,18 @@ def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int =
     return tuple(ways)
 
 
-def _smaller_weights(candidate: Candidate) -> list[str]:
+def _smaller_weights(query: AdviseQuery, candidate: Candidate) -> list[str]:
     """The smaller formats of weights that the device and the checkpoint may have, the largest first. GGUF
-    files of a model with MXFP4 experts keep these in MXFP4, whatever the mix, so none is smaller.
+    files of a model with MXFP4 experts keep these in MXFP4, whatever the mix, so none is smaller. NVFP4 is
+    left out if only a checkpoint with 4-bit integers is known.
     """
     conversion = _conversion(candidate)
     if conversion == "gguf" and candidate.scenario.target.weights in CONVERTED.values():
         return []
-    return [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or _computes_nvfp4(candidate)]
+    floats = _computes_nvfp4(candidate)
+    if floats and query.model_path is None and known_checkpoint(query, "nvfp4") is None:
+        floats = known_checkpoint(query, FOUR_BIT_GROUPS[0]) is None
+    return [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or floats]
 
 
 def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
@@ -102,12 +108,12 @@ def smaller_caches(candidate: Candidate) -> tuple[str, ...]:
     return SMALLER_KV.get(_conversion(candidate), ())
 
 
-def _formats(largest: Candidate, helps: Helps) -> Iterator[Way]:
+def _formats(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Way]:
     """The largest sufficient format of the cache, and that of the weights. If 8 bits in one of them are not
     sufficient, formats of both together are tried too.
     """
     caches = smaller_caches(largest)
-    formats = _smaller_weights(largest)
+    formats = _smaller_weights(query, largest)
     kv = [{"kv_dtype": name} for name in caches if helps(kv_dtype=name)]
     weights = [{"weights": name} for name in formats if helps(weights=name)]
     largest_suffices = bool(weights) and weights[0]["weights"] == formats[0]
@@ -145,7 +151,7 @@ def _context_in_smaller_formats(query: AdviseQuery, largest: Candidate) -> Itera
     with the longest context.
     """
     found = dict[int, Way]()
-    for weights, cache in product(_smaller_weights(largest), (None, *smaller_caches(largest))):
+    for weights, cache in product(_smaller_weights(query, largest), (None, *smaller_caches(largest))):
         changes = {"weights": weights} | ({"kv_dtype": cache} if cache else {})
         try:
             scenario = resolve_costs(query.query(**_alone(1) | largest.layout.arguments() | changes))

@@ -15,7 +15,7 @@ _NAME = re.compile(
         | awq | gptq-(?:int8|8bit) | gptq | int4 | w4a16 | int8 | w8a8
         | [2-8]bit                                     # of MLX
     )
-    (?:-(?:dynamic|int4|4bit|sym))?                    # FP8-dynamic, AWQ-INT4, AWQ-4bit, int4-sym
+    (?:-(?:dynamic|int4|4bit|(?P<sym>sym)))?           # FP8-dynamic, AWQ-INT4, AWQ-4bit, int4-sym
     """,
     re.VERBOSE,
 )
@@ -64,5 +64,7 @@ def format_in_name(key: str) -> NamedCheckpoint | None:
     if name is None:
         return None
     weights = _MEANT.get(name["format"], name["format"])
+    if name["sym"] and weights == "int4-g128":
+        weights = f"{weights}-sym"
     has_cache_scales = weights == "nvfp4" and key.startswith(_SCALES_CACHE)
     return NamedCheckpoint(name["model"], weights, "fp8" if has_cache_scales else None)

@@ -81,6 +81,7 @@ def test_the_choice_says_that_its_acceptance_was_not_measured_at_this_context(co
         ("./my-finetune", None, True),
         ("./my-finetune", {"eagle3": "0.7"}, False),
         ("/models/Llama-3.1-8B-Instruct", None, False),
+        ("/models/Llama-3.1-8B-Instruct/", None, False),
         ("someone/Llama-3.1-8B-Instruct-AWQ", None, False),
     ],
 )

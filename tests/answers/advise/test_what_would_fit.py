@@ -184,3 +184,11 @@ def test_formats_with_which_less_than_half_of_the_context_fits_are_not_the_last_
     shorter = {"weights": "int4-g128", "context": 5120}
     assert advise("llama-3.1-70b", "l40s", **shorter).chosen is not None
     assert advise("llama-3.1-70b", "l40s", **shorter | {"context": 6144}).chosen is None
+
+
+def test_four_bits_are_named_in_the_format_of_a_known_checkpoint() -> None:
+    """No NVFP4 checkpoint of this model is known, but one with 4-bit integers is."""
+    answer = advise("qwen3-coder-30b-a3b", "rtx-5090", weights="fp8", batch=(4,), context=16_384)
+    assert "it would fit with --weights int4-g128, " in answer.reason
+    assert answer.run_first.startswith("Run the server with --weights int4-g128 first")
+    assert "-AWQ" in answer.first_line
