@@ -35,6 +35,8 @@ ALIASES = {
     "promptlookupdecoding": "ngram",
 }
 """The draft kind for each other name that an engine or a paper uses."""
+LOOKUPS = ("ngram", "suffix")
+"""The kinds that search in the text. Engines let them take turns with another kind."""
 _BASE = {field.name for field in dataclasses.fields(Draft)}
 """The fields of every kind, which are not options."""
 
@@ -187,16 +189,19 @@ def _refuse_chain(name: str) -> None:
     thus take T_T N / S, and the means over the iterations of both kinds give the speedup of both.
     """
     parts = [part.strip().partition(":")[0] for part in re.split("[,+]", name)]
-    kinds_named = [part for part in parts if spelled(part) in (*names(), "eagle3")]
-    if len(parts) > 1 and len(kinds_named) == len(parts):
-        first, last = spelled(parts[0]), spelled(parts[-1])
-        allowed = (
-            "one kind of draft, because kinds that take turns have no common rate: ask for each alone. If "
-            f"{last} drafts the share m of the iterations, the speedup of both is (m N + (1-m) M) / (m N/S + "
-            f"(1-m) M/R): N and M are the tokens per iteration of {last} and {first} in their own "
-            "iterations, S and R the speedups"
+    kinds_named = [kind for part in parts if (kind := spelled(part)) in (*names(), "eagle3")]
+    if len(parts) < 2 or len(kinds_named) < len(parts):
+        return
+    each = " ".join(f"--draft {kind}" for kind in kinds_named)
+    allowed = f"one kind of draft (`advise {each}` compares them)"
+    if set(kinds_named) & set(LOOKUPS):
+        first, last = kinds_named[0], kinds_named[-1]
+        allowed += (
+            f". Kinds that take turns have no common rate: ask for each alone. If {last} drafts the share m "
+            "of the iterations, the speedup of both is (m N + (1-m) M) / (m N/S + (1-m) M/R): N and M are "
+            f"the tokens per iteration of {last} and {first} in their own iterations, S and R the speedups"
         )
-        raise refuse("--draft", None, allowed, name)
+    raise refuse("--draft", None, allowed, name)
 
 
 def spelled(word: str) -> str:

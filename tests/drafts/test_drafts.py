@@ -278,6 +278,10 @@ def test_kinds_that_take_turns_are_refused_with_the_speedup_of_both(chain: str) 
         scenario(chain)
 
 
+def test_several_kinds_of_draft_are_compared_by_advise() -> None:
+    refused("`advise --draft eagle3 --draft dflash` compares them.,", scenario, "eagle3,dflash")
+
+
 def test_the_speedup_of_kinds_that_take_turns_follows_from_their_answers() -> None:
     """A third of the iterations drafts with the n-gram: the tokens and times of all iterations are added."""
     point = {"model": "qwen3.8-27b", "weights": "q4_k_m", "hardware": "rtx-5090", "batch": 1, "context": 4096}

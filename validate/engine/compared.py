@@ -41,6 +41,7 @@ class ComparedStep:
     - low_s, high_s: the interval of the prediction.
     - usual: the smallest and the largest expected tokens per iteration; None if they are not known.
     - stack: the engine of the prediction.
+    - why: the predicted reason why drafts pay off or not; empty if it is not known.
     """
 
     timing: Timing
@@ -49,6 +50,7 @@ class ComparedStep:
     high_s: float
     usual: tuple[float, float] | None
     stack: str = ""
+    why: str = ""
 
     @property
     def slow(self) -> bool:
@@ -107,7 +109,8 @@ def compared(query: Query, timing: Timing, usual: tuple[float, float] | None) ->
         tokens_per_iteration=timing.tokens_per_iteration if drafting else None,
     )
     answer = whatif(question)
-    return ComparedStep(timing, *_predicted(answer, drafting), usual, answer.calibration.stack)
+    why = "; remedy: ".join([answer.reason, *(remedy.text for remedy in answer.remedies[:1])])
+    return ComparedStep(timing, *_predicted(answer, drafting), usual, answer.calibration.stack, why)
 
 
 def reasons(steps: Sequence[ComparedStep], text: str) -> str:
@@ -143,7 +146,9 @@ def _baselines(steps: Sequence[ComparedStep]) -> dict[int, ComparedStep]:
 
 
 def gained_by_drafts(steps: Sequence[ComparedStep]) -> Iterator[str]:
-    """The measured and the predicted speedup of each drafting step over the baseline of its batch."""
+    """The measured and the predicted speedup of each drafting step over the baseline of its batch. If drafts
+    do not pay off in either, the predicted reason follows.
+    """
     baselines = _baselines(steps)
     for step in steps:
         baseline = baselines.get(round(step.timing.batch))
@@ -152,7 +157,9 @@ def gained_by_drafts(steps: Sequence[ComparedStep]) -> Iterator[str]:
         gained = step.timing.tokens_per_iteration
         measured = gained * baseline.timing.seconds / step.timing.seconds
         predicted = gained * baseline.predicted_s / step.predicted_s
-        yield f"{step.timing.name}: measured {measured:.2f} times the baseline, predicted {predicted:.2f}"
+        words = f"{step.timing.name}: measured {measured:.2f} times the baseline, predicted {predicted:.2f}"
+        does_not_pay = max(measured, predicted) <= 1.0 and step.why
+        yield f"{words}: {step.why}" if does_not_pay else words
 
 
 def waits(query: Query, timings: Sequence[Timing]) -> Iterator[str]:

@@ -15,6 +15,7 @@ _AT_ONCE = (
         rf"(?:\s*[:=]\s*|\s+(?:of |is )?){_COUNT}(?! ?(?:tokens?|k\b|ms|s\b|%|t/s|tok))",
         re.I,
     ),
+    re.compile(rf"(?<![-\w])c(?:onc)? ?= ?{_COUNT}", re.I),
     re.compile(
         r"(?<![\d.,/–-])(?P<count>\d{1,5})(?: (?:concurrent|parallel|simultaneous))? "
         r"(?:concurrent|parallel|simultaneous|clients|users|streams)\b",

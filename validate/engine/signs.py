@@ -49,7 +49,7 @@ SIGNS = (
     Sign(
         re.compile(
             r"CUDAGraphMode\.PIECEWISE|cudagraph_mode (?:from \S+ )?to PIECEWISE"
-            r"|cudagraph_mode=(?:CUDAGraphMode\.)?PIECEWISE"
+            r"|cudagraph_mode['\"]?(?:=|: *)['\"]?(?:CUDAGraphMode\.)?PIECEWISE"
         ),
         Half.STEP,
         "CUDA graphs are piecewise: the host launches the attention of every layer",

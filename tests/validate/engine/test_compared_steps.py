@@ -1,9 +1,17 @@
 """Steps next to their predictions: which requests wait, and when the draft is the reason of a slow step."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfmodel.answers.question import Query, resolve_costs
-from perfmodel.validate.engine.compared import ComparedStep, predicted_prompt_s, reasons, waits
+from perfmodel.validate.engine.compared import (
+    ComparedStep,
+    gained_by_drafts,
+    predicted_prompt_s,
+    reasons,
+    waits,
+)
 from perfmodel.validate.engine.expectation import is_rejected
 from perfmodel.validate.engine.pastes import PromptTiming
 from perfmodel.validate.engine.timing import Timing
@@ -40,6 +48,15 @@ def test_the_draft_is_the_reason_if_it_is_slower_by_half_than_the_slow_baseline(
 
 def test_no_reason_is_sought_for_steps_within_their_interval() -> None:
     assert reasons([compared(1.1, 0), compared(1.2, 3)], "enforce_eager=True") == ""
+
+
+@pytest.mark.parametrize(("drafting_s", "pays"), [(0.9, True), (1.1, False)])
+def test_a_draft_that_does_not_pay_as_predicted_has_the_predicted_reason(
+    drafting_s: float, pays: bool
+) -> None:
+    drafting = replace(compared(drafting_s, 3), why="it adds 36 ms")
+    (line,) = gained_by_drafts([compared(1.0, 0), drafting])
+    assert line.endswith("predicted 1.00" if pays else "predicted 1.00: it adds 36 ms")
 
 
 @pytest.mark.parametrize(

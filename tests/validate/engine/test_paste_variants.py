@@ -110,3 +110,16 @@ def test_a_part_of_a_block_has_the_step_of_the_whole_block() -> None:
     (of_block,) = read_pasted("-", block, GivenFacts())
     for fact in ("seconds", "batch", "context", "gamma", "tokens_per_iteration"):
         assert getattr(of_part, fact) == pytest.approx(getattr(of_block, fact))
+
+
+def test_rows_of_a_table_name_their_own_concurrency() -> None:
+    table = """
+| config | mean TPOT (ms) | Accept length |
+|---|---|---|
+| baseline c=1 | 18 | - |
+| EAGLE3 k=3 c=1 | 10 | 2.5 |
+| baseline conc=32 | 26 | - |
+| EAGLE3 k=3 conc=32 | 24 | 2.5 |
+"""
+    steps = read_pasted("-", table, GivenFacts(input=500))
+    assert [(step.batch, step.gamma) for step in steps] == [(1, 0), (1, 3), (32, 0), (32, 3)]

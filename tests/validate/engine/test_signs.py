@@ -22,6 +22,7 @@ SIGNS = {
         "'cudagraph_mode': <CUDAGraphMode.PIECEWISE: 1>",
         "compilation_config={cudagraph_mode=PIECEWISE}",
         "Overriding cudagraph_mode from FULL to PIECEWISE",
+        """--compilation-config '{"cudagraph_mode": "PIECEWISE"}'""",
     ),
     "asynchronous scheduling is off": (
         "Async scheduling is not compatible with ngram",

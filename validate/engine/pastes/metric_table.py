@@ -54,7 +54,7 @@ class MetricTable(TextForm):
                 raise refuse(where, f"{name} of {head}", "above 0", metrics[name])
             drafted = _drafted(where, head, metrics, facts) if is_drafting(head) else NOT_SPECULATED
             seconds = drafted.tokens_per_iteration * tpot_ms / 1e3
-            batch = needed(where, "batch", facts.batch or _at_once(where, metrics))
+            batch = needed(where, "batch", load(head).batch or facts.batch or _at_once(where, metrics))
             steps.append(step(where, seconds, batch, lengths, drafted, how="Omega x TPOT"))
         return steps
 
