@@ -164,7 +164,7 @@ def _to_run(scenario: Scenario, context: Array, rates: Array, fastest: Ints) -> 
     """
     if not fastest.any() or len(rates) == 1:
         return fastest
-    return np.where(fastest, 1 + length_to_run(scenario, context, 1.0 / rates[1:]), 0)
+    return np.where(fastest, 1 + length_to_run(scenario, float(np.max(context)), 1.0 / rates[1:]), 0)
 
 
 def _refuse_endless(scenario: Scenario, figures: dict[str, Array]) -> None:

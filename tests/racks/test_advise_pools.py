@@ -262,3 +262,14 @@ def test_two_pools_are_advised_only_where_they_serve_clearly_more(gain: float, c
     assert pools.chosen.two is chosen
     assert pools.sentence.startswith("Two pools" if chosen else "One pool")
     assert ("takes less to run" in pools.sentence) is (gain == 1.01)
+
+
+def test_an_answer_names_one_highest_rate_of_one_pool() -> None:
+    """The table had that of the closed form, and the nearest servers that of replays."""
+    load = {"request_rate": 2, "input_len": 6144, "output_len": 400, "slo": "ttft:3000,tpot:50"}
+    answer = pm.advise("llama-3.3-70b", "16xa100", **load)
+    one, near = answer.pools.best(two=False), answer.nearest
+    assert one.servers == f"{near.pick.replicas}x{near.pick.tp}"
+    assert (one.most_requests_per_s, one.gamma) == (near.request_rate, near.pick.gamma)
+    assert f" --gamma {one.gamma} " in one.check
+    assert answer.pools.best(two=False, drafts=False).most_requests_per_s == near.alone

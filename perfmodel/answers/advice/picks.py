@@ -156,7 +156,7 @@ def point_tpot_interval(query: AdviseQuery, point: PricedPoint) -> tuple[float, 
     """
     s = point.candidate.scenario
     batch, context = float(point.batch), float(query.context)
-    step_s = s.target_step(batch, context)
+    step_s = s.target_step_at(batch, context, 1.0)
     error = step_log_error(s, step_s, batch, context)
     if error is None:
         return None

@@ -49,6 +49,10 @@ def under_load(question: AdviseQuery) -> Advice:
     answer = (
         _insufficient(search) if decision.chosen is None else _sufficient(search, decision, decision.chosen)
     )
+    if pools is not None and (nearest := answer.nearest) is not None:
+        pick = nearest.pick
+        servers = f"{pick.replicas}x{pick.tp}"
+        pools = pools.as_replayed(servers, pick.gamma, nearest.request_rate, nearest.alone)
     return replace(answer, pools=pools)
 
 

@@ -2,7 +2,7 @@
 decode pools.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.pools.lines import PoolServers
 from perfmodel.answers.advice.ranking import ALIKE
@@ -76,6 +76,15 @@ class PoolOption:
         return f"{self.draft}, gamma {self.gamma}" if self.gamma else "no draft"
 
 
+def _at_rate(option: PoolOption, gamma: int, rate: float, gpus: int) -> PoolOption:
+    """The option with another draft length and another highest rate."""
+    check = option.check.replace(f"--gamma {option.gamma} ", f"--gamma {gamma} ")
+    per_gpu = rate / gpus
+    return replace(
+        option, gamma=gamma, most_requests_per_s=rate, most_requests_per_s_per_gpu=per_gpu, check=check
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PoolAdvice:
     """The comparison of one pool with two pools.
@@ -108,6 +117,23 @@ class PoolAdvice:
             if option.two is two and drafts in (None, option.gamma > 0):
                 return option
         return None
+
+    def as_replayed(self, servers: str, gamma: int, rate: float | None, alone: float) -> "PoolAdvice":
+        """The comparison with the highest rates of one pool from replays instead of the closed form.
+
+        - servers, gamma, rate: the replayed servers with the highest rate. The rate is None with clients.
+        - alone: the highest rate without a draft; 0 if it is unknown.
+        """
+        if rate is None:
+            return self
+        options = []
+        for option in self.options:
+            found = rate if bool(option.gamma) is bool(gamma) else (0.0 if option.gamma else alone)
+            if option.servers == servers and found:
+                option = _at_rate(option, gamma if option.gamma else 0, found, self.gpus)
+            options.append(option)
+        options.sort(key=lambda option: -option.most_requests_per_s)
+        return replace(self, options=tuple(options))
 
     @property
     def serves(self) -> bool:
