@@ -66,6 +66,7 @@ FOREIGN_FLAGS = {
     ),
     "--model NAME or a file": ("-hf", "--hf-repo"),
     "--hardware NAME:pcie5, the device in a server of that PCIe generation": ("--pcie", "--pcie-gen"),
+    "--hardware NAME:nvlink, the device with its NVLink bridge": ("--nvlink",),
     "`traffic --max-num-batched-tokens N`, the tokens of a pass over prompts": (
         "--chunked-prefill-size",
         "--max-prefill-tokens",

@@ -14,8 +14,8 @@ from perfmodel.specs.boundary import files
 from perfmodel.specs.boundary.units import Quantity
 from perfmodel.specs.devices.gpu import STATED_BY_QUESTION, GPUSpec, Link
 
-NVLINK = ":nvlink"
-"""Suffix of a device name that states its NVLink bridge."""
+NVLINK = re.compile(r"(?<=\S)(?::|[ (]+(?:with )?)nvlink(?: bridge)?\)?$", re.IGNORECASE)
+"""The end of a device name that states its NVLink bridge."""
 PCIE = {"3": 16.0, "4": 32.0, "5": 64.0, "6": 128.0}
 """Nominal GB/s of 16 lanes in one direction, by PCIe generation."""
 
@@ -70,8 +70,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
 
         if parts := parts_of(text, load_gpu, flag):
             return combined(parts, flag)
-    if text.lower().endswith(NVLINK):
-        return _with_nvlink(text[: -len(NVLINK)], flag)
+    if bridge := NVLINK.search(text):
+        return _with_nvlink(text[: bridge.start()], flag)
     board, _, pcie = text.partition(":pcie")
     if pcie:
         return _in_box(board, pcie, flag)
@@ -88,7 +88,7 @@ def _with_nvlink(board: str, flag: str) -> GPUSpec:
     """A device with its NVLink. Raises InputError for a device without NVLink."""
     gpu = load_gpu(board, flag)
     if gpu.link is None or not gpu.link.name.startswith("NVLink"):
-        raise refuse(flag, None, "a device with NVLink before :nvlink", board + NVLINK)
+        raise refuse(flag, None, "a device with NVLink before :nvlink", f"{board}:nvlink")
     return gpu.replace(link=gpu.link.replace(presence="stated"))
 
 
