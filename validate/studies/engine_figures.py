@@ -10,12 +10,10 @@ from perfmodel.operations import Array
 from perfmodel.validate.fit.errors import errors_of
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.decisions import count_sides
-from perfmodel.validate.studies.engines import (
-    RATIO_FOLDS,
-    STEP_FOLDS,
+from perfmodel.validate.studies.engine_folds import RATIO_FOLDS, STEP_FOLDS, RatioFold
+from perfmodel.validate.studies.engine_replay import (
     TOO_FEW_GROUPS,
     HeldOutReplay,
-    RatioFold,
     recorded,
     replayed_as_recorded,
     step_errors,

@@ -14,7 +14,7 @@ from perfmodel.specs import DRIFT, LLAMACPP, VERSION, load_model
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.answered_runs import Answered, speculating_query
-from perfmodel.validate.studies.engines import replayed_as_recorded
+from perfmodel.validate.studies.engine_replay import replayed_as_recorded
 from perfmodel.validate.studies.iterations import Iteration
 from perfmodel.validate.studies.log_errors import log_error, of_reciprocal
 from perfmodel.validate.studies.public_answers import of_figure

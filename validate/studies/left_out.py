@@ -15,7 +15,7 @@ import numpy as np
 from perfmodel.operations import Array
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies.answered_runs import Answered
-from perfmodel.validate.studies.engines import steps_without
+from perfmodel.validate.studies.engine_replay import steps_without
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.measured_steps import MeasuredStep, on_borrowed_kernels, shipped_values
 from perfmodel.validate.studies.published_engines import alike

@@ -18,8 +18,8 @@ from perfmodel.speculation import Scenario, speedups, with_calibration
 from perfmodel.validate.solving import Values
 from perfmodel.validate.studies.answered_runs import Answered, speculating_query, step_query
 from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
+from perfmodel.validate.studies.engine_replay import recorded
 from perfmodel.validate.studies.engine_versions import version_of
-from perfmodel.validate.studies.engines import recorded
 from perfmodel.validate.studies.fitted_constants import FittedConstants
 from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.log_errors import of_reciprocal

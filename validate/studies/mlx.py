@@ -21,12 +21,13 @@ from perfmodel.validate.harness.micro.write import as_yaml
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
 from perfmodel.validate.studies import widths
+from perfmodel.validate.studies.left_out_error import LeftOutError
 from perfmodel.validate.studies.llamacpp import LeftOut
 from perfmodel.validate.studies.log_errors import of_reciprocal
 from perfmodel.validate.studies.mlx_constants import OLD, ChipConstants
 from perfmodel.validate.studies.mlx_passes import ChipPasses
 from perfmodel.validate.studies.public_runs import PublicRun
-from perfmodel.validate.studies.widths import ByClass, LeftOutError
+from perfmodel.validate.studies.widths import ByClass
 
 FOLDER = files.data_directory("calibrations")
 ERRORS_PATH = BUNDLED / "mlx.json"

@@ -23,11 +23,11 @@ from perfmodel.validate.studies.answered_runs import Answered, answers
 from perfmodel.validate.studies.held_out import rows_of
 from perfmodel.validate.studies.iterations import Iterations, iterations
 from perfmodel.validate.studies.left_out import refitted_errors
+from perfmodel.validate.studies.left_out_error import LeftOutError
 from perfmodel.validate.studies.measured_steps import MeasuredStep, on_borrowed_kernels, shipped_values
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import PublicRun, public_runs
 from perfmodel.validate.studies.published_engines import alike
-from perfmodel.validate.studies.widths import LeftOutError
 
 FIGURES = ("step", "speedup", "ratio")
 """Steps and speedups of public runs, and the ratios of `iterations`."""

@@ -16,21 +16,15 @@ from perfmodel.specs import files, load_gpu
 from perfmodel.specs.engines.source_errors import SourceError, SourceErrors, SpeedupClass, StepClass
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.solving import shortened
-from perfmodel.validate.studies import other_engines, widths
+from perfmodel.validate.studies import other_engines, width_classes
 from perfmodel.validate.studies.answered_runs import Answered, spelled_kind
-from perfmodel.validate.studies.engines import HeldOutReplay, replayed_as_recorded
+from perfmodel.validate.studies.engine_replay import HeldOutReplay, replayed_as_recorded
+from perfmodel.validate.studies.left_out_error import LeftOutError
 from perfmodel.validate.studies.other_engines import ErrorsByLender
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_answers import answered, of_figure
-from perfmodel.validate.studies.widths import (
-    OTHER_ENGINE,
-    ByClass,
-    LeftOutError,
-    MeasuredDraft,
-    covered,
-    fitted,
-    fitted_speedups,
-)
+from perfmodel.validate.studies.width_classes import OTHER_ENGINE, MeasuredDraft
+from perfmodel.validate.studies.widths import ByClass, covered, fitted, fitted_speedups
 
 WIDTHS_PATH = files.data_directory("") / "sources.yaml"
 ERRORS_PATH = BUNDLED / "sources.json"
@@ -62,7 +56,7 @@ def texts(errors: ErrorsByRun, lent: ErrorsByLender, date: datetime.date) -> dic
     - date: the date of the fits.
     """
     ratios = replayed_as_recorded()
-    measured = widths.measured_drafts((a.run for a in of_figure("speedup")), ratios)
+    measured = width_classes.measured_drafts((a.run for a in of_figure("speedup")), ratios)
     of_lenders = other_engines.left_out_errors(lent)
     # the class of other engines shares no rows with the other classes, so its widths are fitted separately
     steps = (_own_steps(errors["step"]), {OTHER_ENGINE: of_lenders["step"]})
@@ -93,7 +87,9 @@ def errors_by_class(
 
     - errors: id of a run -> its log error.
     """
-    by_class: dict[str, list[LeftOutError]] = {name: [] for name in widths.own_classes(CLASSES_OF[figure])}
+    by_class: dict[str, list[LeftOutError]] = {
+        name: [] for name in width_classes.own_classes(CLASSES_OF[figure])
+    }
     for a in rows:
         if a.figure == figure:
             error = LeftOutError.of_run(a.run, figure, errors[a.run.id])
@@ -103,7 +99,7 @@ def errors_by_class(
 
 def _own_steps(errors: Mapping[str, float]) -> ByClass:
     """Class -> errors of the steps of public runs."""
-    return errors_by_class(answered(), "step", errors, lambda a: widths.class_of_step(a.run))
+    return errors_by_class(answered(), "step", errors, lambda a: width_classes.class_of_step(a.run))
 
 
 def _own_speedups(
@@ -112,10 +108,10 @@ def _own_speedups(
     """Class -> errors of the speedups of public runs, followed by those of the tables of engines."""
 
     def class_of(a: Answered) -> SpeedupClass:
-        return widths.class_of_speedup(a.run.engine, spelled_kind(a.run), a.run.source_id, measured)
+        return width_classes.class_of_speedup(a.run.engine, spelled_kind(a.run), a.run.source_id, measured)
 
     by_class = errors_by_class(answered(), "speedup", errors, class_of)
-    for name, of_tables in widths.of_tables(ratios, measured).items():
+    for name, of_tables in width_classes.of_tables(ratios, measured).items():
         by_class[name] += of_tables
     return by_class
 

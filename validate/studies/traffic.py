@@ -35,7 +35,7 @@ from perfmodel.speculation.accounts import account_of
 from perfmodel.speculation.accounts.base import ServerSettings
 from perfmodel.validate.records import BUNDLED
 from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
-from perfmodel.validate.studies.engines import recorded, steps_without
+from perfmodel.validate.studies.engine_replay import recorded, steps_without
 from perfmodel.validate.studies.fitted_constants import FittedConstants
 from perfmodel.validate.studies.fitted_parameters import DECODING, SPECULATING
 from perfmodel.validate.studies.measured_gaps import gaps

@@ -15,98 +15,33 @@ too. Errors of speedups are divided by the share of an iteration that is extra t
 
 - Data: the errors of public runs and of the rows of `iterations`. Each row was predicted with constants that
   were fitted without its source.
-- Classes: a speedup is ``known`` if another source measured this kind of draft in the engine; otherwise it is
-  ``new``. The rows of `iterations` also count as ``new``, with constants that were fitted without their kind
-  of draft. The class ``other_engine`` has only the errors of `other_engines`.
+- Classes: see `width_classes`. The class ``other_engine`` has only the errors of `other_engines`.
 - Folds: the coverage of a source is that of intervals whose widths were fitted without the source
   (`covered`).
 """
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from perfmodel.answers.question import resolve
 from perfmodel.operations import Array
-from perfmodel.specs import COVERAGE, LLAMACPP, device_class, load_gpu
-from perfmodel.specs.engines.source_errors import SourceError, SpeedupClass, extra_share
-from perfmodel.speculation.evidence import step_class
+from perfmodel.specs import COVERAGE
+from perfmodel.specs.engines.source_errors import SourceError
 from perfmodel.validate.solving import grouped
-from perfmodel.validate.studies.answered_runs import spelled_kind, step_query
-from perfmodel.validate.studies.engines import HeldOutReplay
 from perfmodel.validate.studies.held_out_errors import BORROWED, HeldOutErrors, quantile
-from perfmodel.validate.studies.log_errors import of_reciprocal
-from perfmodel.validate.studies.public_runs import PublicRun
+from perfmodel.validate.studies.left_out_error import LeftOutError
 from perfmodel.validate.studies.published_engines import alike
 
 ONE_SIDE = (1.0 + COVERAGE) / 2.0
 """Share of the errors that are below the upper end of the interval of a speedup. The same share is above the
 lower end.
 """
-OTHER_ENGINE = "other_engine"
-"""The class of questions about an engine that uses the constants of another engine."""
 OTHER_DEVICES = 0.2
-"""Weight of an error on another class of devices, relative to an error on the same class of devices."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOutError:
-    """The log error of a row with constants that were fitted without the row's source.
-
-    - off: the log error.
-    - per: the share by which the error is divided (`relative`). It is `extra_share` for a ratio, and 1 for a
-      step.
-    - counts: whether widths are fitted to the row. If not, the row was left out by judgement and counts only
-      in the coverage.
-    - device: the class of the device (`device_class`).
-    - series: a key that is equal for rows of the source that differ only in batch and context; None if there
-      are no such rows.
-    """
-
-    source: str
-    off: float
-    per: float = 1.0
-    counts: bool = True
-    device: str = ""
-    series: Hashable = None
-
-    @classmethod
-    def of_run(cls, run: PublicRun, figure: str, off: float) -> "LeftOutError":
-        """The error of a public run's step, or of the ratio from which its speedup follows.
-
-        - off: the log error of the figure ``step`` or ``speedup``.
-        """
-        device = device_class(load_gpu(run.hardware))
-        if figure == "step":
-            return cls(run.source_id, off, counts=run.counts, device=device, series=run.series)
-        assert run.tokens_per_iteration
-        assert run.speedup
-        ratio = run.tokens_per_iteration / run.speedup
-        return cls.of_ratio(run.source_id, of_reciprocal(off), ratio, run.counts, device, run.series)
-
-    @classmethod
-    def of_ratio(
-        cls,
-        source: str,
-        off: float,
-        measured: float,
-        counts: bool = True,
-        device: str = "",
-        series: Hashable = None,
-    ) -> "LeftOutError":
-        """The error of the ratio of an iteration to a step.
-
-        - off: the log error of the ratio.
-        - measured: the measured ratio.
-        """
-        return cls(source, off, float(extra_share(measured * np.exp(off))), counts, device, series)
-
-    @property
-    def relative(self) -> float:
-        """The error divided by `per`."""
-        return self.off / self.per
+"""Weight of an error on another class of devices, relative to an error on the same class of devices.
+The value is a choice (`choices`).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,75 +69,6 @@ class Ends:
 
 
 ByClass = Mapping[str, Sequence[LeftOutError]]
-
-
-def own_classes(classes: Any) -> tuple[Any, ...]:
-    """The classes of questions about engines with their own constants.
-
-    - classes: `StepClass` or `SpeedupClass`.
-    """
-    return tuple(name for name in get_args(classes) if name != OTHER_ENGINE)
-
-
-def class_of_step(run: PublicRun) -> str:
-    """The class of the question about a run's step."""
-    name = step_class(resolve(step_query(run)))
-    assert name
-    return name
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredDraft:
-    """A kind of draft in an engine, with a source that measured it on a class of device."""
-
-    engine: str
-    draft: str
-    device: str
-    source: str
-
-
-def measured_drafts(runs: Iterable[PublicRun], ratios: HeldOutReplay) -> list[MeasuredDraft]:
-    """The drafts of these public runs and of the rows of `iterations`, without repetitions."""
-    measured = []
-    for run in runs:
-        device = device_class(load_gpu(run.hardware))
-        measured.append(MeasuredDraft(run.engine, spelled_kind(run), device, run.source_id))
-    for row in ratios.rows:
-        device = device_class(load_gpu(row.query.hardware))
-        measured.append(MeasuredDraft(row.engine, row.kind, device, row.study))
-    return list(dict.fromkeys(measured))
-
-
-def class_of_speedup(engine: str, draft: str, source: str, measured: Sequence[MeasuredDraft]) -> SpeedupClass:
-    """The class of the question about a speedup, if only other sources than `source` are known."""
-    of_kind = [m for m in measured if m.engine == engine and m.draft == draft]
-    if all(alike(m.source, source) for m in of_kind):
-        return "new"
-    return "llamacpp" if engine == LLAMACPP else "known"
-
-
-def of_tables(
-    ratios: HeldOutReplay, measured: Sequence[MeasuredDraft]
-) -> dict[SpeedupClass, list[LeftOutError]]:
-    """Class -> the errors of the rows of `iterations`. The constants were fitted without the row's study or,
-    for the class ``new``, without all rows with the row's kind of draft.
-    """
-    by_class: dict[SpeedupClass, list[LeftOutError]] = {name: [] for name in own_classes(SpeedupClass)}
-    without_study = ratios.ratios["model"].off.tolist()
-    without_kind = ratios.ratios["draft"].off.tolist()
-    for row, of_study, of_kind in zip(ratios.rows, without_study, without_kind, strict=True):
-        name = class_of_speedup(row.engine, row.kind, row.study, measured)
-        device = device_class(load_gpu(row.query.hardware))
-        without_its_study = LeftOutError.of_ratio(
-            row.study, of_study, row.ratio, device=device, series=row.alike
-        )
-        by_class[name].append(without_its_study)
-        if name != "new":
-            without_its_kind = LeftOutError.of_ratio(
-                row.study, of_kind, row.ratio, device=device, series=row.alike
-            )
-            by_class["new"].append(without_its_kind)
-    return by_class
 
 
 def within(by_class: ByClass, name: str, device: str = "", without: str = "") -> float:

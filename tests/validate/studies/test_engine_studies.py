@@ -14,7 +14,7 @@ from perfmodel.specs.calibrations.constants import ABSENT
 from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.engines import engines
 from perfmodel.validate.solving import NOTHING, Estimate
-from perfmodel.validate.studies import engines as study
+from perfmodel.validate.studies import engine_replay, engines as study
 from perfmodel.validate.studies.acceptance_errors import acceptance_error, carried_errors
 from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
 from perfmodel.validate.studies.engines_file import PATH as SHIPPED
@@ -67,7 +67,7 @@ def test_less_held_out_is_never_less_sure() -> None:
         "transferred": errors(0.5, "vllm", "sglang"),
     }
     order = ("seen", "version", "model", "gpu", "transferred")
-    for engine, stated in study.HeldOutReplay(steps, ratios, ()).stated().items():
+    for engine, stated in engine_replay.HeldOutReplay(steps, ratios, ()).stated().items():
         seen = 0.2 if engine == "sglang" else 0.1
         widths = [stated[relation]["target_s"].log_within for relation in order]
         assert widths == pytest.approx([seen, 0.2, 0.3, 0.3, 0.3], rel=0.01)
@@ -79,28 +79,28 @@ def test_less_held_out_is_never_less_sure() -> None:
         assert maker.log_rms == pytest.approx(0.5**0.5, abs=1e-3)
     wide = Scatter(log_rms=0.03, log_within=0.1, rows=3, source="by hand")
     narrow = Scatter(log_rms=0.02, log_within=0.1, rows=3, source="by hand")
-    assert study.no_narrower(wide, narrow) == narrow  # as wide: what was asked for
+    assert engine_replay.no_narrower(wide, narrow) == narrow  # as wide: what was asked for
 
 
 def test_steps_are_predicted_without_their_source() -> None:
     """A thread of a dashboard is held out with it; a source without rows in the tables taught nothing."""
-    everything = study.recorded()["steps"]
-    assert study.steps_without("QwenLM/Qwen3") == everything
-    assert study.steps_without("NVIDIA/TensorRT-LLM#5929") != everything
+    everything = engine_replay.recorded()["steps"]
+    assert engine_replay.steps_without("QwenLM/Qwen3") == everything
+    assert engine_replay.steps_without("NVIDIA/TensorRT-LLM#5929") != everything
     assert (
-        study.steps_without("SemiAnalysisAI/InferenceX#870")
-        == study.steps_without("InferenceX")
+        engine_replay.steps_without("SemiAnalysisAI/InferenceX#870")
+        == engine_replay.steps_without("InferenceX")
         != everything
     )
     layer = "trtllm.latent_layer_s"
-    assert study.steps_without("InferenceX")[layer] == pytest.approx(everything[layer], rel=0.2)
+    assert engine_replay.steps_without("InferenceX")[layer] == pytest.approx(everything[layer], rel=0.2)
 
 
 @pytest.mark.slow
 def test_both_files_come_out_as_shipped() -> None:
     """From the constants that ship with their errors: every fold replayed, every error stated anew."""
     places = engines().places()
-    record = study.recorded()
+    record = engine_replay.recorded()
 
     def fitted(parameters: tuple, values: dict[str, float], correlation: np.ndarray) -> Estimate:
         fitted_values = [places[parameter.place] for parameter in parameters]
@@ -118,7 +118,7 @@ def test_both_files_come_out_as_shipped() -> None:
     folds = {name: record[name] for name in ("step_folds", "ratio_folds")}
     steps = replace(steps, values=more_digits)
     stated, text = study.files_of(steps, ratios, folds, engines().date).values()
-    assert text == study.PATH.read_text(encoding="utf-8")
+    assert text == engine_replay.PATH.read_text(encoding="utf-8")
     new = dict(_leaves(yaml.safe_load(stated)))
     shipped = dict(_leaves(yaml.safe_load(SHIPPED.read_text(encoding="utf-8"))))
     assert list(new) == list(shipped)
@@ -143,7 +143,7 @@ def test_the_shipped_calibrations_predict_the_rows_as_the_fit_does() -> None:
     """
     rows = rows_of("seen")
     tuned = {p.name: ABSENT for p in DEFAULT_FLAGS}
-    by_fit = rows.predict(study.recorded()["steps"])
+    by_fit = rows.predict(engine_replay.recorded()["steps"])
     for group in rows.groups[::7]:
         version = study.version_of(rows.rows[group.index[0]]) or None
         shipped = load_bundled(group.constants.kernels.name, version).replace(**tuned)

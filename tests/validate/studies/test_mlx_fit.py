@@ -8,12 +8,12 @@ import pytest
 
 from perfmodel.specs import Z, load_gpu
 from perfmodel.specs.calibrations.loading import load_bundled
+from perfmodel.validate.studies.left_out_error import LeftOutError
 from perfmodel.validate.studies.llamacpp import LeftOut
 from perfmodel.validate.studies.mlx import ERRORS_PATH, ErrorsByEngine, devices, scatter
 from perfmodel.validate.studies.mlx_constants import TERMS, ChipConstants
 from perfmodel.validate.studies.mlx_runs import mlx_runs
 from perfmodel.validate.studies.mlx_shares import kernel_rows
-from perfmodel.validate.studies.widths import LeftOutError
 
 
 def test_every_row_has_an_address_and_a_reason_where_it_does_not_count() -> None:

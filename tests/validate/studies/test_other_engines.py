@@ -10,7 +10,7 @@ from perfmodel.validate.studies.other_engines import FIGURES, left_out_errors
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_runs import public_runs
 from perfmodel.validate.studies.sources_file import recorded_sources
-from perfmodel.validate.studies.widths import OTHER_ENGINE
+from perfmodel.validate.studies.width_classes import OTHER_ENGINE
 
 RECORD = recorded_sources()
 

@@ -12,8 +12,9 @@ from perfmodel.answers.question import Query, resolve
 from perfmodel.costs import PassShape, forward
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Workload, predict, with_calibration
+from perfmodel.validate.studies.engine_folds import RATIO_FOLDS
+from perfmodel.validate.studies.engine_replay import recorded
 from perfmodel.validate.studies.engine_versions import dated, version_of
-from perfmodel.validate.studies.engines import RATIO_FOLDS, recorded
 from perfmodel.validate.studies.fitted_constants import FittedConstants, load_kernels
 from perfmodel.validate.studies.held_out import refits
 from perfmodel.validate.studies.iterations import CLOCKED, Iteration, Iterations, iterations

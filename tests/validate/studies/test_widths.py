@@ -5,16 +5,9 @@ import pytest
 
 from perfmodel.specs import COVERAGE, load_gpu, source_errors
 from perfmodel.specs.engines.source_errors import extra_share
-from perfmodel.validate.studies.widths import (
-    LeftOutError,
-    MeasuredDraft,
-    class_of_speedup,
-    covered,
-    ends,
-    fitted,
-    fitted_speedups,
-    within,
-)
+from perfmodel.validate.studies.left_out_error import LeftOutError
+from perfmodel.validate.studies.width_classes import MeasuredDraft, class_of_speedup
+from perfmodel.validate.studies.widths import covered, ends, fitted, fitted_speedups, within
 
 SOURCES = 60
 ROWS = 8

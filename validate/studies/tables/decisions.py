@@ -4,7 +4,7 @@ from typing import Any
 
 from perfmodel.specs import LLAMACPP, load_gpu
 from perfmodel.validate.studies.decisions import NEAR
-from perfmodel.validate.studies.engines import RATIO_FOLDS
+from perfmodel.validate.studies.engine_folds import RATIO_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.tables.cells import (
     Record,

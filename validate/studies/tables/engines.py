@@ -1,6 +1,6 @@
 """Tables of serving engines: the errors on the steps and ratios to which the constants are fitted."""
 
-from perfmodel.validate.studies.engines import RATIO_FOLDS, STEP_FOLDS
+from perfmodel.validate.studies.engine_folds import RATIO_FOLDS, STEP_FOLDS
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.tables.cells import (
     INTERVAL_HEAD,
