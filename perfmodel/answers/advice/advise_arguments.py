@@ -27,6 +27,10 @@ from perfmodel.speculation import DEFAULT_MAX_GAMMA
 LOAD = "Load"
 LOADS = ("request_rate", "clients")
 """Arguments that state a load."""
+FILLING = 1024
+"""Clients per device that keep a server full, for a job whose requests are all there from the beginning. This
+is vLLM's largest number of requests at once on large devices.
+"""
 OBJECTIVES = ("throughput", "latency", "cost")
 MOST_GPUS = 1024
 """Largest number of devices that a question may state."""
@@ -176,7 +180,11 @@ class AdviseArguments(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     input_len: MaybeWhole = argument(
-        "Mean number of prompt tokens per request.", arg.TOKENS, default=None, group=LOAD, needs=LOADS
+        "Mean number of prompt tokens per request; without a load, the requests are those of an offline job.",
+        arg.TOKENS,
+        default=None,
+        group=LOAD,
+        needs=LOADS,
     )
     output_len: MaybeWhole = argument(
         "Mean number of output tokens per request.",
@@ -208,7 +216,7 @@ class AdviseArguments(CommonOptions):
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The arguments with the number of devices, which is filled in if other arguments determine it."""
         values = _with_stated_number(values)
-        values = _with_one_server_of_clients(values)
+        values = _with_clients_of_a_job(_with_one_server_of_clients(values))
         return super().settled(values)
 
     def check(self) -> None:
@@ -262,6 +270,17 @@ def _with_stated_number(values: dict[str, Any]) -> dict[str, Any]:
     if values["gpus"] is not None:
         raise InputError("--gpus: must be left out with a number of devices in --hardware")
     return values | {"gpus": int(counted[1]), "hardware": counted[2]}
+
+
+def _with_clients_of_a_job(values: dict[str, Any]) -> dict[str, Any]:
+    """Sets the number of clients to `FILLING` per device, if the question states the lengths of requests but
+    neither a load nor a batch. This is an offline job, whose requests are all there from the beginning.
+    """
+    states_load = values["request_rate"] is not None or values["clients"] is not None or values["batch"]
+    if states_load or values["input_len"] is None or values["output_len"] is None:
+        return values
+    counted = _with_one_server_of_clients(values | {"clients": FILLING})
+    return counted | {"clients": FILLING * (counted["gpus"] or 1)}
 
 
 def _with_one_server_of_clients(values: dict[str, Any]) -> dict[str, Any]:

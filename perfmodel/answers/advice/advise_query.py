@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from perfmodel.answers.advice.advise_arguments import AdviseArguments
+from perfmodel.answers.advice.advise_arguments import FILLING, AdviseArguments
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.layouts import MOST_IN_SERVER, Layout
 from perfmodel.answers.declaration import question
@@ -71,6 +71,11 @@ class AdviseQuery(AdviseArguments):
         devices than one node has.
         """
         return self.has_load and (self.gpus or 0) > MOST_IN_SERVER
+
+    @property
+    def fills(self) -> bool:
+        """Whether the clients are those of an offline job, most of which wait for a seat."""
+        return self.clients is not None and self.clients == FILLING * (self.gpus or 1)
 
     @property
     def latency_limits_ms(self) -> dict[str, float]:

@@ -8,19 +8,17 @@ from dataclasses import replace
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, draft_text
 from perfmodel.answers.advice.beside_choice import PLAIN_GOOD, with_shorter_draft
-from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.layouts import MOST_IN_SERVER
+from perfmodel.answers.advice.layouts import MOST_IN_SERVER, Layout
 from perfmodel.answers.advice.load_decision import LoadDecision
-from perfmodel.answers.advice.load_reasons import enough_text
-from perfmodel.answers.advice.other_servers import all_reaches, fewest_gpus
+from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft
+from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.pools.fewest import fewer_in_two_pools
-from perfmodel.answers.advice.served import Served, confirmed, estimated
+from perfmodel.answers.advice.served import Served, confirmed
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_formats import with_smaller_cache
-from perfmodel.answers.advice.smaller_servers import NOTICED, SmallerServers
+from perfmodel.answers.advice.smaller_servers import MUCH_SOONER, NOTICED, SmallerServers
 from perfmodel.answers.advice.started import started
 from perfmodel.answers.text import seconds
-from perfmodel.errors import InputError
 
 NEARLY_GOOD = 1.1
 """A simpler layout is named if a request takes at most this many times as long as with the choice."""
@@ -71,35 +69,37 @@ def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
 
 
 def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
-    """Servers with an FP8 cache, if the clients of a server do not all fit in memory; None if FP8 would
-    change little, or if the question names a format.
+    """Servers with an FP8 cache on the same number of GPUs, in the layout of the choice or with half of its
+    attention groups. The result is None if FP8 would change little, or if the question names a format. More
+    requests of clients that wait for a seat are reason enough to name a smaller gain.
     """
     layout = chosen.candidate.layout
-    most = chosen.asked.max_concurrency
-    if most is None or chosen.seats >= max(most):
-        return None
     found_caches = [changed for _, changed in with_smaller_cache("", question)]
     if not found_caches:
         return None
     smaller = replace(found_caches[0], gpus=layout.gpus)
-    drafts = chosen.row.gamma != 0
-    try:
-        found = find_candidates(smaller, [layout])
-        tried = [estimated(smaller, each, drafts) for each in (found.drafted if drafts else found.baselines)]
-    except InputError:
+    best = best_on(smaller, [layout, *_with_half_the_groups(question, layout)])
+    if best is None:
         return None
-    more = [each for each in tried if each is not None and each.seats > chosen.seats]
-    if not more:
-        return None
-    best = min(more, key=lambda each: each.request_s)
-    if best.request_s > NOTICED * chosen.request_s:
+    most = max(chosen.asked.max_concurrency or (0,))
+    more_seats = chosen.seats < most and best.seats > chosen.seats
+    if best.request_s > (NOTICED if more_seats else MUCH_SOONER) * chosen.request_s:
         return None
     times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
-    text = (
-        f"Memory holds {chosen.seats} of {max(most)} requests of a server, with --kv-dtype fp8 {best.seats}, "
-        f"and a request then takes {times}"
-    )
+    text = f"With --kv-dtype fp8 a request takes {times}: {served_with_draft(best)}"
+    if more_seats and best.candidate.layout == layout:
+        text = (
+            f"Memory holds {chosen.seats} of {most} requests of a server, with --kv-dtype fp8 {best.seats}, "
+            f"and a request then takes {times}"
+        )
     return started(text, smaller, best)
+
+
+def _with_half_the_groups(question: AdviseQuery, layout: Layout) -> list[Layout]:
+    """The layout with half of its attention groups, unless the question states their number."""
+    if question.dp or layout.dp == 1:
+        return []
+    return [replace(layout, dp=layout.dp // 2)]
 
 
 def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Alternative | None:

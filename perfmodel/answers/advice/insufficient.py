@@ -236,7 +236,8 @@ def _shorter(question: AdviseQuery, named: list[Served]) -> Iterator[Alternative
 
 def _nearest(best: NearestServers) -> Alternative:
     """The servers with the largest load."""
-    words = f"Within the limits these serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
+    these = "Within the limits these" if best.question.latency_limits_ms else "These"
+    words = f"{these} serve about {best.nearest.load_text}: {served_with_draft(best.served)}"
     return started(words, best.question, best.served)
 
 

@@ -6,6 +6,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES, length_tables
 from perfmodel.answers.advice.prices import room
 from perfmodel.answers.advice.ranking import PricedPoint
+from perfmodel.answers.advice.servers_needed import fitting_seats
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,7 @@ def on_off(point: PricedPoint, query: AdviseQuery) -> OnOff | None:
     result is None if there are no such batch sizes.
     """
     s = point.candidate.scenario
-    fitting = int(room(s, 1.0, float(point.gamma), query).max_batch)
+    fitting = fitting_seats(query, point.candidate, point.gamma)
     most = min(fitting, max(MAX_BATCHES, point.batch))
     table = length_tables(s, (int(query.context),), (most,), query.max_gamma)[0]
     on = [r for r in table.ranges if r.tokens]

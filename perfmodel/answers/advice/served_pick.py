@@ -17,7 +17,7 @@ def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
     worth = {"throughput": per_gpu, "latency": served.tpot_s, "cost": cost or 0.0}
     load_share = None
     if row.saturation_rate:
-        load_share = row.requests_per_s / row.saturation_rate
+        load_share = min(row.requests_per_s / row.saturation_rate, 1.0)
     return replace(
         pick_of(served.point, question, served.started_seats),
         throughput_tokens_per_s=row.output_tokens_per_s,

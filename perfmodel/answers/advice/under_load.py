@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from perfmodel.answers.advice.advice import Advice, Objective
+from perfmodel.answers.advice.advise_arguments import FILLING
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_load import beside_load
@@ -28,6 +29,7 @@ from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_servers import first_of_smaller, smaller_servers
 from perfmodel.answers.load.completed import check_positions
 from perfmodel.answers.point.calibrated import Calibrated
+from perfmodel.answers.text import Note
 from perfmodel.specs import load_model
 
 
@@ -83,7 +85,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     layouts = [pick_under_load(served, question) for served in decision.layouts]
     switch = None if decision.rival is None else on_off(decision.rival.point, question)
     tuned = of_other_weights(question, chosen.point)
-    warnings = (*search.candidates.left_out(question), *chosen.warnings, *tuned)
+    warnings = (*search.candidates.left_out(question), *chosen.warnings, *tuned, *_of_a_job(question))
     choice = Advice(
         query=question,
         verdict=decision.verdict,
@@ -129,6 +131,15 @@ def _own_layer(question: AdviseQuery, decision: LoadDecision) -> Iterator[Altern
     own = own_layer(at_batch(question, point.batch), point, question, baseline.started_seats)
     if own is not None:
         yield own
+
+
+def _of_a_job(question: AdviseQuery) -> Iterator[Note]:
+    """A note about the load of an offline job."""
+    if question.fills:
+        yield Note(
+            f"an offline job: {FILLING} clients per GPU keep the GPUs full, so TTFT is mainly the wait for a "
+            "seat, and fewer seconds per request mean more tokens/s"
+        )
 
 
 def _insufficient(search: LoadSearch) -> Advice:

@@ -76,3 +76,26 @@ def test_where_only_fp8_weights_fit_but_not_all_requests_the_cache_is_fp8_too() 
     assert (
         "--max-num-seqs 16 " in alternative(answer, "With --weights fp8 --kv-dtype fp8 8 GPUs suffice: ").line
     )
+
+
+def test_an_fp8_cache_that_saves_much_time_at_a_rate_is_named_without_a_limit() -> None:
+    """The draft's range of batches counts a shared prefix once, as the seats do."""
+    load = {"request_rate": 1, "input_len": 60_000, "output_len": 600, "prefix_len": 50_000}
+    answer = advise("kimi-k2", "8xb200", engine="sglang", **load)
+    smaller = alternative(answer, "With --kv-dtype fp8 a request takes ")
+    with_it, without = map(float, re.search(r"takes (\S+) s instead of (\S+) s", smaller.text).groups())
+    assert with_it < 0.5 * without
+    assert "--kv-cache-dtype fp8_e4m3 " in smaller.line
+    assert answer.on_off.looked_to >= answer.chosen.batch
+
+
+def test_lengths_without_a_load_are_those_of_an_offline_job() -> None:
+    """Its clients keep the GPUs full, and twice as many give the same tokens per second."""
+    lengths = {"input_len": 1024, "output_len": 100}
+    job = advise("qwen3-4b", "l40s", **lengths)
+    assert job.query.clients == 1024
+    assert any("offline job" in note for note in job.warnings)
+    more = advise("qwen3-4b", "l40s", clients=2048, **lengths)
+    assert more.chosen.all_servers_tokens_per_s == job.chosen.all_servers_tokens_per_s
+    assert not any("offline job" in note for note in more.warnings)
+    assert advise("qwen3-235b-a22b", "8xh100", weights="fp8", **lengths).query.clients == 8 * 1024
