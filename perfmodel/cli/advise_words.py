@@ -34,7 +34,7 @@ def headline(a: Advice) -> str:
     if a.chosen is None:
         return ""
     if a.verdict == "unknown_acceptance":
-        return f": {a.reason}"
+        return f": {a.undecided_text}"
     words = _headline_under_load if a.query.has_load else _headline
     return f"{words(a, a.chosen)}{a.turned_text}{a.unmeasured_context}"
 

@@ -30,9 +30,10 @@ LINE = r"(?:VLLM_\w+=\w+ )?vllm serve "
     ],
 )
 def test_every_alternative_has_a_line(question: dict[str, object]) -> None:
-    """All but the hint that a draft may be measured, which is for any of them."""
+    """All but the hint that a draft may be measured, which is for any of them, and that about a router."""
     answer = advise(**question)
-    servers = [each for each in answer.alternatives if not each.text.startswith("No draft of ")]
+    hints = ("No draft of ", "A router sends ")
+    servers = [each for each in answer.alternatives if not each.text.startswith(hints)]
     assert servers
     for each in servers:
         assert re.match(LINE, each.line), each.text

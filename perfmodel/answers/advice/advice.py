@@ -172,7 +172,7 @@ class Advice(Answer):
         """The first better change whose servers have a draft, if the choice has none and the change is better
         than the draft of `option`. Such a change turns the verdict.
         """
-        if self.chosen is None or self.chosen.gamma or self.verdict == "unknown_acceptance":
+        if self.chosen is None or self.chosen.gamma:
             return None
         enough = 1.0 if self.option is None else self.gain(self.option) or 1.0
         turning = (each for each in self.better_changes if each.draft is not None and each.gain > enough)
@@ -185,6 +185,12 @@ class Advice(Answer):
             return ""
         gain = f"{change.gain:.2f} times as good{interval_text(change.gain_interval)}"
         return f"; with {change.flags} {gain}: {change.draft}, gamma {change.gamma}, batch {change.batch}"
+
+    @property
+    def undecided_text(self) -> str:
+        """The reason, after the change that decides the question if there is one."""
+        turned = self.turned_text
+        return f"{turned.removeprefix('; ')}; {self.reason}" if turned else self.reason
 
     @property
     def sentence(self) -> str:
@@ -212,7 +218,7 @@ class Advice(Answer):
         if self.chosen is None and self.trees:
             return f"Only a tree is feasible: {self.reason}"
         if (p := self.chosen) is None or self.verdict == "unknown_acceptance":
-            return f"{self.sentence}: {self.reason}"
+            return f"{self.sentence}: {self.undecided_text}"
         where = f"batch {p.batch} per server, {p.layout} on {p.gpus} device{'s' * (p.gpus > 1)}"
         rate = f"{p.throughput_tokens_per_s_per_device:.0f} tokens/s per device"
         speed = f"{rate}{self._gain_text(p)}{self.turned_text}{self.unmeasured_context}"

@@ -40,7 +40,8 @@ def reason_of(
     if rival is None:
         typical = likely_text(likely) + _at_larger_batches(query, likely)
         typical += "" if to_measure is None else f"; {to_measure.text}"
-        return f"no acceptance is known for {query.model}{typical}{_would_pay(would_pay)}; {stops}"
+        unknown = _why_no_draft(query, drafted) if drafted else f"no acceptance is known for {query.model}"
+        return f"{unknown}{typical}{_would_pay(would_pay)}; {stops}"
     why = _why(rival, query)
     draft = rival.candidate.scenario.draft
     share = rival.times(chosen, query)

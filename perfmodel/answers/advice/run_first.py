@@ -32,16 +32,18 @@ def run_first(
     to_measure: SwitchToMeasure | None,
     with_draft: str | None,
 ) -> RunFirst:
-    """The server to run first. The first choice is a server with a change that is better without a draft. The
-    second is a server whose draft gains even with a low acceptance for its kind. The last is the server
-    without a draft. A server without a command line is passed over.
+    """The server to run first. The first choice is a server with a change that is better without a draft, or
+    with a draft of known acceptance. The second is a server whose draft gains even with a low acceptance for
+    its kind. The last is the server without a draft. A server without a command line is passed over.
 
     - with_draft: the command line of the server with the draft to measure.
     """
     for change, alternative in changes:
-        if change.draft is None and alternative.line is not None:
-            text = f"Run the server with {change.flags} and no draft first: it is {change.gain:.2f} times the"
-            return RunFirst(f"{text} choice at any acceptance", alternative.line)
+        if alternative.line is not None:
+            draft, which = ("no draft", " at any acceptance") if change.draft is None else (change.draft, "")
+            better = f"it is {change.gain:.2f} times the choice{which}"
+            text = f"Run the server with {change.flags} and {draft} first: {better}"
+            return RunFirst(text, alternative.line)
     gains = "it gains even with a low acceptance for its kind"
     if (sure := draft_to_measure(query, likely)) is not None and with_draft is not None:
         return RunFirst(f"Run the server with {sure.draft} first: {gains}", with_draft)

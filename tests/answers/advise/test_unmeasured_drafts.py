@@ -113,3 +113,14 @@ def test_a_draft_that_would_only_slow_the_server_gains_nothing() -> None:
     likely = advise("llama-3.1-405b", "8xh200", weights="fp8", context=1024).likely
     assert likely
     assert all(gain.speedups == (1.0, 1.0) for gain in likely)
+
+
+def test_a_cache_with_which_a_known_draft_fits_is_named_first() -> None:
+    """The acceptance of EAGLE-3 is known, but it fits only beside an FP8 cache."""
+    answer = advise("llama-3.3-70b", "rtx-a6000", weights="awq-g128", context=8192, batch=(1,))
+    assert answer.verdict == "unknown_acceptance"
+    assert answer.headline().startswith("Undecided: with --kv-dtype fp8 ")
+    assert "no draft with a known acceptance fits in memory" in answer.headline()
+    assert answer.run_first.startswith("Run the server with --kv-dtype fp8 and eagle3 first: it is ")
+    assert " --kv-cache-dtype fp8 " in answer.first_line
+    assert '"method": "eagle3"' in answer.first_line
