@@ -7,6 +7,8 @@ from html import unescape
 
 from generate import COLUMNS
 
+from perfmodel.cli.output import PIPED
+
 COMMAND = re.compile(r'(<span class="gp">\$ </span>)(.*?)(?=\n<span class="g[op]">|\n</code>)', re.DOTALL)
 OUTPUT = re.compile(r'(?:<span class="go">.*?</span>\n)+')
 TEXT = re.compile(
@@ -15,6 +17,8 @@ TEXT = re.compile(
 LABEL = re.compile(r"( *\S+(?: \S+)* {2,}| *)(.*)")
 DEEPEST = 24
 """Columns that a label may take from each line of its text."""
+FULL = (COLUMNS, PIPED)
+"""Columns at which the outputs of pages and of notebooks are wrapped."""
 ROW = -1
 """In place of the column where the text of a line begins."""
 
@@ -51,7 +55,8 @@ def continues(before: str, column_before: int, line: str, at: int) -> bool:
     """Whether a line was printed on a line of its own only because the one before it was full."""
     if at != column_before or at == ROW or line[:at].strip():
         return False
-    return at > 0 or len(before) <= COLUMNS < len(before) + 1 + len(line.split(" ")[0])
+    longer = len(before) + 1 + len(line.split(" ")[0])
+    return at > 0 or any(len(before) <= full < longer for full in FULL)
 
 
 def element(at: int, lines: list[str], kind: str) -> str:

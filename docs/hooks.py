@@ -11,6 +11,7 @@ from typing import Any
 
 import nbformat
 from blocks import fitted
+from breaks import broken
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
@@ -102,8 +103,8 @@ for (const frame of document.querySelectorAll("iframe.explorer")) {
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """What blocks print fits the window."""
-    return fitted(html)
+    """Blocks and tables fit the window."""
+    return broken(fitted(html))
 
 
 def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:

@@ -41,3 +41,9 @@ def test_no_character_is_lost() -> None:
     fitted = BLOCKS.fitted(text)
     assert [line for line in lines if line not in fitted] == []
     assert fitted.count("\n") == len(lines)
+
+
+def test_a_specification_in_a_table_may_break_between_its_options() -> None:
+    row = '<td style="text-align: left;"><code>eagle:features=3,vocab=32000</code></td><p>a,b=c</p>'
+    kept = '<td style="text-align: left;"><code>eagle:features=3,<wbr>vocab=32000</code></td><p>a,b=c</p>'
+    assert of_docs("breaks").broken(row) == kept
