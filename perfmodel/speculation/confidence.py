@@ -55,10 +55,23 @@ class Stop(NamedTuple):
     least_probability: float
 
 
-def _bins(scenario: Scenario) -> tuple[Array, Array]:
-    """Share of each bin, [bin, 1], and conditional acceptances, [bin, position]."""
+Bins = tuple[Array, Array]
+"""Share of each bin, [bin, 1], and conditional acceptances, [bin, position]."""
+
+
+def _bins(scenario: Scenario) -> Bins:
+    """The bins of the acceptance."""
     shares, rates = (np.array(part, float) for part in zip(*scenario.known_acceptance.bins, strict=True))
     return shares[:, None] / shares.sum(), rates[:, : scenario.longest(rates.shape[1])]
+
+
+def _bins_of_outcomes(scenario: Scenario, longest: int) -> Bins:
+    """Bins for a draft that knows which of its tokens are right. The drafts of a bin have the same number of
+    right tokens, from 0 to `longest`.
+    """
+    survival = scenario.known_acceptance.survival(scenario.longest(longest))
+    shares = -np.diff(survival, append=0.0)
+    return shares[:, None], np.tri(len(shares), len(shares) - 1, -1)
 
 
 class _Stops(NamedTuple):
@@ -99,18 +112,20 @@ def best_stop(
     contexts: Array,
     constant: int,
     fraction: float | None = None,
+    *,
+    bins: Bins | None = None,
 ) -> Stop:
     """The fastest combination of longest draft and least probability that fits in memory. The gain of this
-    rule is the speedup over a server that always drafts `constant` tokens. The acceptance of `scenario` must
-    have bins.
+    rule is the speedup over a server that always drafts `constant` tokens.
 
     - fraction: the engine's share of device memory. None means its default.
+    - bins: None means those of the acceptance, which must then have bins.
 
     Times relative to the baseline are averaged over the contexts and over the batch sizes. Each batch size
     has the weight log(1 + 1/batch), as in a table of draft lengths. The probability that the draft reports
     for a token is assumed to equal the conditional acceptance of the token's bin.
     """
-    stops = _stops(*_bins(scenario))
+    stops = _stops(*(bins or _bins(scenario)))
     least = stops.least_probability
     lengths = np.arange(1, stops.verified.shape[1] + 1)
     batch = batches[:, None, None, None]
@@ -131,6 +146,24 @@ def best_stop(
         max(at - 1, 0) : at + 1
     ].mean()  # of the lowest rate that is kept, and the next lower rate
     return Stop(float(always / slowness[at, length]), int(lengths[length]), round(float(between), 3))
+
+
+def ideal_stop(
+    scenario: Scenario,
+    batches: Array,
+    contexts: Array,
+    constant: int,
+    fraction: float | None = None,
+    *,
+    longest: int,
+) -> Stop:
+    """Like `best_stop`, but each draft ends before its first wrong token. No p-min gains more, because these
+    drafts have all right tokens of a longer draft and no others.
+
+    - longest: largest number of drafted tokens.
+    """
+    bins = _bins_of_outcomes(scenario, longest)
+    return best_stop(scenario, batches, contexts, constant, fraction, bins=bins)
 
 
 def by_confidence(scenario: Scenario, batches: Floats, context: float) -> ByConfidence:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.servers import ServedFile, ServedTarget, Setup, servers
 from perfmodel.answers.question import Query, resolve
@@ -77,6 +78,16 @@ def test_p_min_must_gain_over_the_best_constant(draft: str, gain: float, words: 
     assert started is not None
     assert started.line.endswith(words)
     assert re.search(note, " ".join(notes))
+
+
+def test_a_line_without_p_min_says_what_an_early_end_gains_at_most() -> None:
+    answer = pm.schedule("qwen3.8-27b", "rtx-5090", context="4k", draft="mtp", weights="q4_k_m")
+    text = " ".join(str(answer).split())
+    bound = re.search(r"p-min above 0 gives at most (\d\.\d\d) times the baseline", text)
+    speedup = re.search(r"expected speedup (\d\.\d\d)x", text)
+    assert bound is not None
+    assert speedup is not None
+    assert float(speedup[1]) < float(bound[1])
 
 
 @pytest.mark.slow

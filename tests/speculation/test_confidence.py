@@ -9,7 +9,7 @@ import pytest
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Acceptance
-from perfmodel.speculation.confidence import best_stop, by_confidence
+from perfmodel.speculation.confidence import best_stop, by_confidence, ideal_stop
 from tests.refusals import refused
 
 SURE = (0.95, 0.9, 0.9)
@@ -128,3 +128,31 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batches, con
 )
 def test_bins_that_mean_nothing(tmp_path, entry: dict, message: str) -> None:
     refused(message, rows, tmp_path, **entry)
+
+
+def test_the_best_early_end_is_before_the_first_wrong_token() -> None:
+    """By hand: a draft of 3 with a of 0.6 each has 0, 1, 2 or 3 right tokens. It takes a pass for each right
+    token and one for the wrong one, and the verification of the right tokens.
+    """
+    query = Query("qwen3.8-27b", "rtx-5090", 1, 4096, weights="q4_k_m", draft="mtp")
+    s = resolve(query, Acceptance.from_positions([0.6, 0.6, 0.6]))
+    one, context = np.array([1.0]), np.array([4096.0])
+    seconds = tokens = 0.0
+    for right, share in enumerate([0.4, 0.24, 0.144, 0.216]):
+        passes = min(right + 1, 3)
+        drafting_s = passes * float(s.draft_token_s(1.0, 4096.0, 3.0))
+        tokens += share * (right + 1)
+        seconds += share * (drafting_s + float(s.overhead_s(1.0, 4096.0)))
+    seconds += float(s.target_pass_s(1.0, 4096.0, tokens))
+    stop = ideal_stop(s, one, context, 0, longest=16)
+    assert stop.longest == 3
+    assert stop.gain == pytest.approx(tokens / seconds * float(s.target_pass_s(1.0, 4096.0)))
+
+
+@pytest.mark.parametrize("sure", [0.1, 0.5, 0.9])
+def test_no_known_confidence_gains_more_than_the_ideal_end(tmp_path, sure: float) -> None:
+    bins = [{"share": sure, "positions": SURE}, {"share": 1 - sure, "positions": UNSURE}]
+    (row,) = rows(tmp_path, confidence=bins)
+    s = resolve(Query("qwen3-8b", "h100", 1, 4096, draft="dspark:block=7"), Acceptance.from_row(row))
+    loads = np.array([1.0, 4.0]), np.array([4096.0])
+    assert 1.0 < best_stop(s, *loads, 0).gain < ideal_stop(s, *loads, 0, longest=3).gain

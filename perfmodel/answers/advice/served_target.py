@@ -27,8 +27,8 @@ from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format, n
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.mlx import converted_name
 from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS
-from perfmodel.speculation import Scenario
-from perfmodel.speculation.confidence import best_stop
+from perfmodel.speculation import DEFAULT_MAX_GAMMA, Scenario
+from perfmodel.speculation.confidence import best_stop, ideal_stop
 
 UNQUANTISED_BYTES = 2.0
 """Bytes per weight before an engine has quantised it."""
@@ -165,10 +165,10 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
     server = servers().get(engine_of(machine.calibration) or "")
     if server is None or not server.serves_files:
         return None
-    stop = None
     acceptance = scenario.acceptance
-    if acceptance is not None and acceptance.bins:
-        stop = partial(best_stop, scenario, fraction=question.memory_fraction)
+    has_bins = acceptance is not None and bool(acceptance.bins)
+    stop = partial(best_stop, scenario, fraction=question.memory_fraction)
+    ideal = partial(ideal_stop, scenario, longest=DEFAULT_MAX_GAMMA, fraction=question.memory_fraction)
     return ServedFile(
         path=_path_of_file(question, model_id, scenario),
         tensor_parallel=machine.tensor_parallel,
@@ -176,7 +176,8 @@ def _file(question: CommonOptions, model_id: str | None, scenario: Scenario) -> 
         cpu_moe=question.cpu_moe,
         gpu_layers=question.gpu_layers,
         kv_dtype=scenario.precision.kv.name,
-        best_stop=stop,
+        best_stop=stop if has_bins else None,
+        ideal_stop=None if acceptance is None else ideal,
     )
 
 

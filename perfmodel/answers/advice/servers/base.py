@@ -43,6 +43,8 @@ class ServedFile:
     - best_stop: the function `speculation.confidence.best_stop` for this scenario. The function takes
       batches, contexts and the best single draft length. None means that no acceptance by confidence is
       known.
+    - ideal_stop: the function `speculation.confidence.ideal_stop` with the same arguments. None means that no
+      acceptance is known.
     """
 
     path: str
@@ -52,6 +54,7 @@ class ServedFile:
     gpu_layers: int | None = None
     kv_dtype: str = "bf16"
     best_stop: Callable[[Array, Array, int], Stop] | None = None
+    ideal_stop: Callable[[Array, Array, int], Stop] | None = None
 
 
 @dataclass(frozen=True, slots=True)

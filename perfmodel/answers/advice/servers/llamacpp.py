@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from perfmodel.answers.advice.gguf_head import conversion
 from perfmodel.answers.advice.servers.base import Server, Setup, Started, words_of
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
+from perfmodel.operations import Array
 from perfmodel.specs import serving_engines
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.speculation.confidence import Stop
@@ -61,7 +63,10 @@ class LlamaCpp(Server):
             "-ctk": cache,
             "-ctv": cache,
         }
-        drafting = _draft(table, setup.draft, _stop(setup), setup.draft_path, notes)
+        stop = _stop(setup)
+        drafting = _draft(table, setup.draft, stop, setup.draft_path, notes)
+        if drafting.get("--spec-draft-p-min") == 0 and table.compares:
+            notes.extend(_ideal_stop(setup))
         server = shlex.join(["llama-server", *words_of(values | drafting)])
         file = drafting.get("-md")
         commands = _conversion(setup, file)
@@ -98,9 +103,26 @@ def _stop(setup: Setup) -> Stop:
     file = setup.target.file
     if file is None or file.best_stop is None or draft_word(setup.draft) == "ngram":
         return constant
+    return max(constant, file.best_stop(*_loads(table), table.best_constant))
+
+
+def _ideal_stop(setup: Setup) -> Iterator[str]:
+    """A note about the largest gain of an early end of drafts."""
+    table = setup.table
+    file = setup.target.file
+    if file is None or file.ideal_stop is None:
+        return
+    stop = file.ideal_stop(*_loads(table), table.best_constant)
+    yield (
+        f"p-min above 0 gives at most {stop.gain * table.constant_speedup:.2f} times the baseline: that of "
+        "drafts that end before their first wrong token"
+    )
+
+
+def _loads(table: LengthTable) -> tuple[Array, Array]:
+    """The batches and contexts of a table."""
     batches = np.arange(table.ranges[0].low, table.ranges[-1].high + 1.0)
-    contexts = inside(table.context_low, table.context_high)
-    return max(constant, file.best_stop(batches, contexts, table.best_constant))
+    return batches, inside(table.context_low, table.context_high)
 
 
 def gguf_name(model_id: str, weights: str | None) -> str:
