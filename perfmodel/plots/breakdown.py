@@ -24,7 +24,7 @@ PITCH = 4.4
 """Height of a point in rows: its name, three bars and a gap."""
 BARS = ("baseline", "draft", "verify")
 """The bars of a point, from top to bottom."""
-NAMES = 72.0
+NAMES = 60.0
 """Width of the names of bars, in points."""
 MOST_IN_TITLE = 2
 """Largest number of points that the title names."""
@@ -81,8 +81,8 @@ def _claim(draft: str, names: list[str], speedups: list[float]) -> str:
     """The title: the speedup at each point, or its range over many points."""
     if len(names) <= MOST_IN_TITLE:
         each = (f"{speedup:.2f}× at {point}" for point, speedup in zip(names, speedups, strict=True))
-        return f"{draft}: {', '.join(each)}"
-    return f"{draft}: {min(speedups):.2f}× to {max(speedups):.2f}× over the baseline"
+        return f"{draft}: speedup {', '.join(each)}"
+    return f"{draft}: speedup {min(speedups):.2f}× to {max(speedups):.2f}×"
 
 
 def row_of(place: int, stage: str) -> float:

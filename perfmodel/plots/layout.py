@@ -4,8 +4,10 @@ A picture is `WIDTH` inches wide. On a phone, a page is about 350 px wide, so th
 is at least 9 px high.
 """
 
+import re
 import warnings
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.legend import Legend
     from matplotlib.lines import Line2D
 
-WIDTH = 4.8
+WIDTH = 4.7
 """Width of a picture in inches."""
 SMALL, LARGE = 9.0, 11.0
 """Sizes of all words, and of the title, in points."""
@@ -28,13 +30,15 @@ MARGIN = 6.0
 """Distance of words from the edge of the picture, in points."""
 GAP = 4.0
 """Distance between title, subtitle, axes and caption, in points."""
-HANDLE = 34.0
+HANDLE = 31.0
 """Width of the sign of an entry of a legend, with the gaps around it, in points."""
 AXIS = 46.0
 """Width of what is to the left of an axis, in points."""
 HINTED = 0.97
 """Width of words in outlines, as a share of the width of the same words in pixels."""
 INCH = 72.0
+TOGETHER = re.compile(r"(?<=[γα×]) (?=\w)|(?<=batch) (?=\d)|(?<=context) (?=\d)|(?<=\d) (?=×)")
+"""Spaces at which no line ends."""
 
 
 def panels(rows: int = 1, height: float = 2.9) -> "list[Axes]":
@@ -64,7 +68,7 @@ def label(axes: "Axes", title: str, subtitle: str, caption: str) -> "Figure":
     figure = figure_of(axes)
     width = HINTED * (INCH * WIDTH - 2 * MARGIN)
     look = colours()
-    heading = wrapped(title, width, LARGE, "bold")
+    heading = balanced(title, width, LARGE, "bold")
     about = wrapped(subtitle, width)
     notes = wrapped(caption, width)
     head = MARGIN + LINE * (LARGE * len(heading) + SMALL * len(about)) + 2 * GAP
@@ -102,16 +106,20 @@ def legend_above(axes: "Axes", handles: "Sequence[Any] | None" = None, left: flo
 
     - left: width of what is to the left of the axis, in points.
     """
+    from matplotlib.transforms import offset_copy
+
     if handles is None:
         handles = axes.get_legend_handles_labels()[0]
     names = [str(handle.get_label()) for handle in handles]
     columns = _columns([width_of(name) + HANDLE for name in names], INCH * WIDTH - left - 2 * MARGIN)
+    above = GAP + (LINE * SMALL if axes.get_title(loc="left") else 0.0)
     legend = axes.legend(
         handles=list(handles),
         loc="lower left",
         bbox_to_anchor=(0.0, 1.0),
+        bbox_transform=offset_copy(axes.transAxes, figure_of(axes), 0, above, units="points"),
         ncols=columns,
-        borderaxespad=0.2 + (LINE if axes.get_title(loc="left") else 0.0),
+        borderaxespad=0.0,
         borderpad=0.2,
         handlelength=2.0,
         handletextpad=0.5,
@@ -137,12 +145,20 @@ def _columns(widths: Sequence[float], most: float) -> int:
 def wrapped(words: str, width: float, size: float = SMALL, weight: str = "normal") -> list[str]:
     """The lines of a text, none of which is wider than `width` points. A word that is wider is cut."""
     lines: list[str] = []
-    for word in _cut(words.split(), width, size, weight):
+    for word in _cut(TOGETHER.sub("\u00a0", words).split(" "), width, size, weight):
         longer = f"{lines[-1]} {word}" if lines else word
         if lines and width_of(longer, size, weight) <= width:
             lines[-1] = longer
         else:
             lines.append(word)
+    return lines
+
+
+def balanced(words: str, width: float, size: float, weight: str) -> list[str]:
+    """As `wrapped`, with lines of about the same width."""
+    lines = wrapped(words, width, size, weight)
+    while len(shorter := wrapped(words, width := width - size, size, weight)) == len(lines) and width > size:
+        lines = shorter
     return lines
 
 
@@ -158,6 +174,7 @@ def _cut(words: Iterable[str], width: float, size: float, weight: str) -> Iterab
         yield rest
 
 
+@lru_cache(4096)
 def width_of(words: str, size: float = SMALL, weight: str = "normal") -> float:
     """The width of a text in points."""
     from matplotlib.font_manager import FontProperties

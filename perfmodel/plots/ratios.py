@@ -86,8 +86,9 @@ def ratios(
             looks = zip(curves, shades(len(lines)), cycle(MARKERS), names, strict=False)
             for number, (curve, colour, marker, name) in enumerate(looks):
                 (line,) = axes.plot(steps, curve, linestyle=each.dashes, color=colour, label=name)
-                if each.dashes == SOLID:
-                    line.set(marker=marker, markevery=(number * every // len(lines), every))
+                line.set(marker=marker, markevery=(number * every // len(lines), every))
+                if each.dashes != SOLID:
+                    line.set(markerfacecolor=colours().page, markersize=4)
     above.set_title("draft step / baseline step")
     below.set_title("verification / baseline step")
     for axes in (above, below):

@@ -52,6 +52,8 @@ FASTER = (
 )
 LEVELS = (*SLOWER, *FASTER)
 """Speedups at which the colour changes."""
+SPREAD = ((0, FASTER.index(3.0), len(FASTER)), (0.0, 0.85, 1.0))
+"""Number of a band above break even -> its place in the colours. Most are for speedups up to three."""
 MAX_TICKS = 9
 """Largest number of ticks on the scale of colours."""
 EXTENDED = {
@@ -202,7 +204,7 @@ def _bands() -> list[tuple[float, ...]]:
         np.linspace(0.0, 1.0, len(SLOWER)) ** 1.2
     )
     faster = LinearSegmentedColormap.from_list("faster", look.above)(
-        np.linspace(0.0, 1.0, len(FASTER) + 1) ** 0.8
+        np.interp(np.arange(len(FASTER) + 1), *SPREAD)
     )
     return [tuple(colour) for colour in (*slower, *faster)]
 

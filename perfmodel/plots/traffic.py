@@ -30,15 +30,15 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
 
     - slo: latency limits to draw, in milliseconds, as in the question.
 
-    A cross on the axis marks the saturation rate of a draft length. Its lines end there. Raises InputError
-    for fewer than two loads.
+    A hollow marker on the axis shows the saturation rate of a draft length. Its lines end there. Raises
+    InputError for fewer than two loads.
     """
     loads = sorted({_load(row) for row in answer.rows})
     if len(loads) < 2:
         raise InputError("traffic: needs an answer at two loads or more")
     above, below = panels(2, 2.2)
     ink = colours().ink
-    crosses: list[Any] = []
+    ends: list[Any] = []
     closed = answer.rows[0].request_rate is None
     lengths = sorted({row.gamma for row in answer.rows}, key=_order)
     for number, gamma in enumerate(lengths):
@@ -50,9 +50,10 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
         _line(above, rows, [row.ttft_s for row in rows], name, style)
         _line(below, rows, [row.tpot_s for row in rows], name, style)
         if not closed and loads[0] <= rows[0].saturation_rate <= loads[-1] * 1.1:
-            crosses = [sign("saturated from here on", color=ink, linestyle="none", marker="x")]
+            hollow = {"linestyle": "none", "marker": MARKERS[0], "markerfacecolor": colours().page}
+            ends = [sign("on the axis: saturated", color=ink, markeredgewidth=1.6, **hollow)]
             for place in (above, below):
-                _cross(place, rows[0].saturation_rate, style[0])
+                _end(place, rows[0].saturation_rate, style)
     limits = []
     for place, limit, title in (
         (above, "ttft", "time to the first token, ms"),
@@ -70,7 +71,7 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     kinds = [sign("mean", color=ink), sign("99th percentile", color=ink, linestyle=":")]
     if limits:
         kinds.append(sign(f"SLO: {', '.join(limits)}", color=ink, linewidth=1.0, linestyle=SLO))
-    legend_above(above, [*above.get_legend_handles_labels()[0], *kinds, *crosses])
+    legend_above(above, [*above.get_legend_handles_labels()[0], *kinds, *ends])
     drafted = f"; draft {answer.draft}" if len(lengths) > 1 else ""
     about = f"{answer.model} on {devices(answer.hardware, answer.tp)}{drafted}"
     return label(above, _claim(answer, "clients" if closed else "requests/s"), about, _caption(answer))
@@ -136,20 +137,16 @@ def _line(
         markevery=every,
         markersize=3.5,
     )
-    place.plot(loads, [p99 for _, _, p99 in points], color=colour, linestyle=":")
+    look: dict[str, Any] = {"marker": marker, "markersize": 3.5, "markevery": (every // 2, every)}
+    place.plot(loads, [p99 for _, _, p99 in points], color=colour, linestyle=":", mfc="none", **look)
 
 
-def _cross(place: Axes, rate: float, colour: str) -> None:
-    """Draws a cross on the axis at the rate at which a draft length saturates."""
-    place.plot(
-        [rate],
-        [0.0],
-        "x",
-        color=colour,
-        markeredgewidth=2,
-        transform=place.get_xaxis_transform(),
-        clip_on=False,
-    )
+def _end(place: Axes, rate: float, style: tuple[str, str]) -> None:
+    """Draws a hollow marker on the axis at the rate at which a draft length saturates."""
+    colour, marker = style
+    look: dict[str, Any] = {"color": colour, "markerfacecolor": colours().page, "markeredgewidth": 1.6}
+    where = place.get_xaxis_transform()
+    place.plot([rate], [0.0], marker, **look, markersize=6.5, zorder=5, transform=where, clip_on=False)
 
 
 def _plain(value: float, _: object) -> str:

@@ -17,7 +17,7 @@ from tests.scripts import ROOT
 
 PICTURES = sorted((ROOT / "docs" / "img").glob("*.svg"))
 LIGHT = [path for path in PICTURES if not path.stem.endswith("-dark")]
-PHONE_PX = 350
+PHONE_PX = 343
 """Width of a page on a phone."""
 SMALLEST_PX = 9
 POINT_PX = 96 / 72
@@ -113,5 +113,5 @@ def test_a_notebook_shows_a_sharp_picture_at_the_width_of_a_page_with_its_title(
     data, size = figure._repr_mimebundle_()  # type: ignore[attr-defined]
     assert data["text/plain"].startswith("A sparse self-draft pays")
     width = int.from_bytes(data["image/png"][16:20], "big")
-    assert size["image/png"]["width"] == 461
-    assert width == pytest.approx(2 * 461, abs=2)
+    assert size["image/png"]["width"] == 451
+    assert width == pytest.approx(2 * 451, abs=2)
