@@ -152,7 +152,7 @@ def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
         axes.annotate(
             f"{peak:,.0f} TFLOP/s ({roofs[peak]})",
             (1.0, peak),
-            (0, 2),
+            (0, 4),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             fontsize=9,

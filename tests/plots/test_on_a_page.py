@@ -13,7 +13,7 @@ from perfmodel.answers.question import resolve
 from perfmodel.errors import InputError
 from perfmodel.plots.palette import PALETTES, Palette
 from tests.plots.figures import ASK
-from tests.scripts import ROOT
+from tests.scripts import ROOT, of_docs
 
 PICTURES = sorted((ROOT / "docs" / "img").glob("*.svg"))
 LIGHT = [path for path in PICTURES if not path.stem.endswith("-dark")]
@@ -115,3 +115,23 @@ def test_a_notebook_shows_a_sharp_picture_at_the_width_of_a_page_with_its_title(
     width = int.from_bytes(data["image/png"][16:20], "big")
     assert size["image/png"]["width"] == 451
     assert width == pytest.approx(2 * 451, abs=2)
+
+
+def test_readme_and_site_show_the_dark_twin_on_a_dark_page() -> None:
+    pytest.importorskip("mkdocs")
+    from mkdocs.structure.files import File, Files
+
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = re.findall(r'<img alt="[^"]+" src="(docs/img/[\w-]+)\.svg">', readme)
+    dark = re.findall(
+        r'<source media="\(prefers-color-scheme: dark\)" srcset="(docs/img/[\w-]+)\.svg">', readme
+    )
+    assert shown
+    assert dark == [f"{name}-dark" for name in shown]
+    assert all((ROOT / f"{name}.svg").exists() for name in (*shown, *dark))
+    files = Files([File(f"img/{path.name}", str(path.parent), "site", False) for path in PICTURES])
+    page = of_docs("hooks").on_page_markdown(
+        "![Passes](img/roofline.svg)\n![No](img/none.svg)", None, None, files
+    )
+    both = "![Passes](img/roofline.svg#only-light)![Passes](img/roofline-dark.svg#only-dark)"
+    assert page == f"{both}\n![No](img/none.svg)"
