@@ -234,3 +234,10 @@ def test_a_bridge_joins_only_its_devices() -> None:
     over_pcie = doubts_of("whatif", model="qwen3-4b", hardware="rtx-3090:nvlink", tp=4, engine="vllm")
     assert "joins 2 devices: 4 communicate over PCIe" in over_pcie
     assert "is assumed between" not in over_pcie
+
+
+@pytest.mark.parametrize(("hardware", "warns"), [("MacBook Air M4", True), ("macbook-pro-m4", False)])
+def test_a_device_without_a_fan_is_told_to_slow_down(hardware: str, warns: bool) -> None:
+    question = {"batch": 1, "context": 500, "draft": "qwen3-0.6b", "alpha": 0.6, "weights": "q4_k_m"}
+    answer = pm.whatif("qwen3-4b", hardware, **question)
+    assert any("has no fan" in warning for warning in answer.warnings) is warns

@@ -3,6 +3,7 @@ uncertain. Others report a known defect of the engine.
 """
 
 import math
+import re
 from collections.abc import Iterator
 
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
@@ -46,6 +47,8 @@ SMALLEST_BUDGET = 512
 """The smallest KV budget of a published acceptance (results/published), in tokens."""
 TINY_BUDGET = 64
 """A KV budget far below `SMALLEST_BUDGET`, in tokens."""
+FANLESS = re.compile(r"macbook[ _-]?air", re.I)
+"""Name of a device without a fan (Apple, "MacBook Air with M1", 2020: fanless design)."""
 STRETCHED = math.log(3)
 """A warning is given if gamma + 1 differs by more than a factor of 3 from the gamma + 1 at which the
 acceptance was measured. `Acceptance.log_distance` is the logarithm of this factor.
@@ -111,6 +114,7 @@ def common_doubts(
 
         sentences += far_constants(scenario.machine.calibration)
     sentences += of_device(scenario)
+    sentences += of_cooling(question.hardware)
     sentences += of_power_limit(question, scenario)
     return tuple(sentences)
 
@@ -314,6 +318,15 @@ def of_device(scenario: Scenario) -> Iterator[str]:
         )
     yield from _of_links(scenario)
     yield from _of_transfer(scenario)
+
+
+def of_cooling(hardware: str) -> Iterator[str]:
+    """A warning for a name of a device without a fan."""
+    if FANLESS.search(hardware):
+        yield (
+            "a MacBook Air has no fan: a long run is slower than predicted, and of two runs the later one is "
+            "slowed more"
+        )
 
 
 def _of_links(scenario: Scenario) -> Iterator[str]:
