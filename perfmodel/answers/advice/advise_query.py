@@ -114,6 +114,11 @@ class AdviseQuery(AdviseArguments):
         return replace(self, batch=(1,), objective=objective)
 
     @property
+    def states_batch(self) -> bool:
+        """Whether the question states exactly one batch size, so that the search does not choose it."""
+        return self.batch is not None and len(self.batch) == 1
+
+    @property
     def leaves_pace_open(self) -> bool:
         """Whether nothing in the question limits the time per token. The chosen batch could then be so large
         that text appears more slowly than people read it.

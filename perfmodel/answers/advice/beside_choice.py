@@ -45,11 +45,14 @@ def _harder(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoi
 
 def _simpler(query: AdviseQuery, chosen: PricedPoint, layouts: Sequence[PricedPoint]) -> Alternative | None:
     """A simpler layout of the same number of GPUs: the best one with tensor parallelism alone, or the
-    simplest one that is nearly as good as the choice; None if there is none.
+    simplest one that is nearly as good as the choice; None if there is none. If the question states one
+    batch, the layout has as many servers as the choice, because a batch is that of one server.
     """
     if query.objective == "latency":
         return None
     as_many = [p for p in layouts if p.layout.gpus == chosen.layout.gpus]
+    if query.states_batch:
+        as_many = [p for p in as_many if p.layout.replicas == chosen.layout.replicas]
     simpler = [p for p in as_many if p.layout.is_simpler_than(chosen.layout)]
     near = [p for p in simpler if chosen.times(p, query) <= NEARLY_GOOD]
     plain = [p for p in simpler if p.layout.is_plainer_than(chosen.layout)]

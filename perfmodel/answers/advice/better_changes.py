@@ -95,14 +95,14 @@ def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remed
 
 def _with_format(search: Search, decision: Decision, changes: Changes) -> _Changed | None:
     """The best point with another format, for the same drafts. The layouts either all divide experts or all
-    keep them whole, like the choice. If the question states batches, they have as many servers as the choice,
-    because a batch is that of one server. The result is None if nothing runs and fits in memory.
+    keep them whole, like the choice. If the question states one batch, they have as many servers as the
+    choice, because a batch is that of one server. The result is None if nothing runs and fits in memory.
     """
     query, chosen = search.query, decision.chosen
     drafts = dict.fromkeys(c.asked.draft or "" for c in search.candidates.drafted)
     divides = chosen.layout.ep > 1
     layouts = [c.layout for c in search.candidates.baselines if (c.layout.ep > 1) == divides]
-    if query.batch is not None:
+    if query.states_batch:
         layouts = [layout for layout in layouts if layout.replicas == chosen.layout.replicas]
     changed = replace(query, **changes)
     try:
@@ -118,8 +118,12 @@ def _with_remedy(query: AdviseQuery, decision: Decision, remedy: Remedy) -> _Cha
     if rival is None:
         return None
     changed = replace(query, **as_asked(remedy.changes))
+    chosen = decision.chosen.layout
+    layouts = [chosen] if rival.layout == chosen else [rival.layout, chosen]
+    if query.states_batch:
+        layouts = [layout for layout in layouts if layout.replicas == chosen.replicas]
     try:
-        allowed = Search.of(changed, dict.fromkeys((rival.layout, decision.chosen.layout))).allowed
+        allowed = Search.of(changed, layouts).allowed
     except InputError:
         return None
     drafted = [p for p in allowed if p.gamma and _same_draft(p, rival)]

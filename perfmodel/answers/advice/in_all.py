@@ -16,7 +16,7 @@ def for_batch_in_all(search: Search, chosen: PricedPoint) -> Alternative | None:
     server, if the question states no batch or several, or if the objective is latency.
     """
     query, servers = search.query, chosen.layout.replicas
-    if servers == 1 or query.batch is None or len(query.batch) > 1 or query.objective == "latency":
+    if servers == 1 or query.batch is None or not query.states_batch or query.objective == "latency":
         return None
     (batch,) = query.batch
     best = max(_choices(search, batch), key=lambda point: point.value, default=None)

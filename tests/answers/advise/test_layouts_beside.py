@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.beside_choice import layouts_beside
 from perfmodel.answers.advice.ranking import PricedPoint
@@ -54,3 +55,23 @@ def test_tensor_parallelism_alone_may_be_a_quarter_worse_than_groups(times: floa
 def test_a_harder_layout_is_named_from_one_per_cent_on(better: float, is_named: bool) -> None:
     texts = named("throughput", "8 x TP 1", "TP 4 DP 2 EP 8", 1.0 / better)
     assert any("% better, which is too little" in text for text in texts) is is_named
+
+
+def test_a_stated_batch_is_also_answered_for_all_servers_together() -> None:
+    """A batch is that of one server: four servers of batch 8 run 32 sequences."""
+    answer = advise("llama-3.1-8b", "4xh100", batch=(8,), context=8192)
+    assert (answer.chosen.replicas, answer.chosen.batch) == (4, 8)
+    assert "batch 8 per server" in answer.headline()
+    (named,) = [each for each in answer.alternatives if each.text.startswith("Batch 8 is that of each ")]
+    one = advise("llama-3.1-8b", "h100", batch=(8,), context=8192, tp=(4,)).chosen
+    expected = f"32 sequences run in all; for 8 in all: TP 4, {one.draft}, gamma {one.gamma}, batch 8: "
+    assert expected in named.text
+    assert named.servers == 1
+    assert " --max-num-seqs 8 " in named.line
+
+
+@pytest.mark.parametrize("model", ["glm-4.6", "deepseek-v3.1"])
+def test_other_servers_at_a_stated_batch_run_as_many_sequences(model: str) -> None:
+    answer = advise(model, "8xh200", weights="fp8", context=32_768, batch=(8,))
+    for each in answer.alternatives:
+        assert each.servers == answer.chosen.replicas or "in all" in each.text, each.text
