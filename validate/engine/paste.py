@@ -26,6 +26,11 @@ FEW_SEQUENCES = 4.0
 """Largest batch whose context is assumed. With few sequences, reading the cache takes a small part of the
 time.
 """
+UNPUBLISHED = (
+    "no acceptance of this draft was published; the log or /metrics of the server states it (mean "
+    "acceptance length)"
+)
+"""The place of the tokens per iteration, if the text does not state them."""
 OF_EARLY_STOPS = (
     "p-min ends drafts early, so gamma is their mean length: drafted tokens / iterations, rounded"
 )
@@ -154,7 +159,7 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfTe
             continue
         expected = gained(per_token)
         if expected is None:
-            raise lacking
+            raise MissingFact(lacking.where, *lacking.keys, meaning=UNPUBLISHED)
         origins.append(expected.origin)
         tokens = expected.tokens_per_iteration
         steps.append(per_token.replace(seconds=per_token.seconds * tokens, tokens_per_iteration=tokens))

@@ -113,6 +113,15 @@ def test_a_text_on_standard_input_that_is_enough_has_to_be_saved(monkeypatch, ca
     assert out.endswith("enough for a calibration: save the text, and give its name to --from")
 
 
+def test_an_acceptance_that_nobody_published_is_asked_for_with_its_place(monkeypatch, capsys) -> None:
+    plain = sample("serving_block").partition("---------------Speculative")[0]
+    text = f"no draft:\n{plain}\nngram (n=5):\n{plain}"
+    status, out = pasted(monkeypatch, capsys, text, "--draft", "ngram", "--from", "-")
+    assert status == 2
+    assert "accepted: must be stated" in out
+    assert "the log or /metrics of the server states it" in " ".join(out.split())
+
+
 def test_steps_with_too_much_prefill_are_not_enough_for_a_calibration(monkeypatch, capsys) -> None:
     """They are set aside, as for a file."""
     drafted = sample("serving_block").replace("32768", "327680")
