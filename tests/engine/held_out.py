@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from perfmodel.answers.question import Query
-from perfmodel.validate.engine.calibrate import EngineCalibration, speedup_logs
+from perfmodel.validate.engine.calibrate import EngineCalibration
+from perfmodel.validate.engine.calibration_errors import speedup_logs
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.timing import Timing
 

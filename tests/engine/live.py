@@ -19,7 +19,8 @@ from perfmodel.answers.question import Query
 from perfmodel.specs import load_calibration
 from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.acceptance.vllm import read_counters
-from perfmodel.validate.engine.calibrate import calibrate, lines
+from perfmodel.validate.engine.calibrate import calibrate
+from perfmodel.validate.engine.calibration_words import lines
 from perfmodel.validate.engine.client import LiveServer
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject

@@ -18,7 +18,8 @@ from urllib.request import Request, urlopen
 
 from perfmodel.answers.question import Query
 from perfmodel.specs import load_calibration
-from perfmodel.validate.engine.calibrate import calibrate, lines
+from perfmodel.validate.engine.calibrate import calibrate
+from perfmodel.validate.engine.calibration_words import lines
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.timing import GivenFacts, Timing

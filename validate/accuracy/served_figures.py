@@ -11,9 +11,9 @@ from perfmodel.specs import Calibration, files, load_calibration, load_gpu
 from perfmodel.speculation import with_calibration
 from perfmodel.validate.accuracy.figure import Figure
 from perfmodel.validate.accuracy.record_files import kind_of, records_in
-from perfmodel.validate.engine.calibrate import speedup_pairs
 from perfmodel.validate.engine.fit import EngineRows
 from perfmodel.validate.engine.record import EngineRecord, read_engine_record
+from perfmodel.validate.engine.speedup_pairs import speedup_pairs
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.records.store import beside
 

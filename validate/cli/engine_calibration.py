@@ -7,7 +7,7 @@ import click
 from perfmodel.answers.question import Query
 from perfmodel.errors import InputError, one_line
 from perfmodel.validate.cli.engine_question import EngineQuestion
-from perfmodel.validate.engine.calibrate import lines
+from perfmodel.validate.engine.calibration_words import lines
 from perfmodel.validate.engine.fit import check_enough
 from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of, write_calibration
 

@@ -20,9 +20,9 @@ from perfmodel.validate.engine.acceptance import (
 )
 from perfmodel.validate.engine.acceptance.contexts import MissingContexts
 from perfmodel.validate.engine.acceptance.prometheus import since
+from perfmodel.validate.engine.api_key import without_words
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.cache_size import compared_cache, printed_draft_length
-from perfmodel.validate.engine.client import without_words
 from perfmodel.validate.engine.expected_acceptance import expected
 from perfmodel.validate.engine.logged_config import LoggedConfig
 from perfmodel.validate.engine.metrics_page import read_page

@@ -1,35 +1,31 @@
 """The client of a running OpenAI-compatible server. It reads the server's engine and model and its streamed
 answers, and limits the time and size of everything that the server sends.
 
-The client contacts only the host of the user's URL. It follows no redirect and uses no proxy. The API key is
-read from the environment variable `KEY` and is sent only in the request's header. A server might repeat the
-key in any spelling. While a key is set, no text from the server is therefore kept or shown (`quoted`,
-`without_words`). Messages name the URL without its path. If an answer is late, too long, too deeply nested,
-malformed or incomplete, InputError says so in one line.
+The client contacts only the host of the user's URL. It follows no redirect and uses no proxy. While an API
+key is set, no text from the server is kept or shown (`api_key`). Messages name the URL without its path. If
+an answer is late, too long, too deeply nested, malformed or incomplete, InputError says so in one line.
 """
 
 import asyncio
-import json
-import os
 import re
 import ssl
 import time
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.reading import parse_json
+from perfmodel.validate.engine.api_key import HIDDEN, KEY, VERSION, api_key, holds_key, quoted
 from perfmodel.validate.engine.record import WORD
+from perfmodel.validate.engine.streamed_answer import COMPLETIONS, StreamedAnswer
 
 if TYPE_CHECKING:
     import httpx
 
 T = TypeVar("T")
-KEY = "PERFMODEL_API_KEY"
-COMPLETIONS = "/v1/completions"
 PAGE_BYTES = 8 * 2**20
 """Largest size of a page, in bytes."""
 LINE_BYTES = 2**16
@@ -38,127 +34,6 @@ TOKEN_BYTES = 2**13
 """Largest size of a stream per requested token, in bytes."""
 LONGEST_NAME = 500
 """Largest length of a model's name, in characters."""
-
-
-HIDDEN = f"[not shown while {KEY} is set]"
-"""Replaces text of the server in messages."""
-VERSION = r"b?\d{1,5}(\.\d{1,4}){0,2}"
-"""The part of a version that is kept while a key is set. It has too few digits to contain the key."""
-
-
-def api_key() -> str:
-    """The API key for the server; empty if none is set. Raises InputError if it cannot be sent in a
-    header.
-    """
-    key = os.environ.get(KEY, "")
-    if not (key.isascii() and key.isprintable()):
-        raise InputError(f"{KEY}: must be printable ASCII")
-    return key
-
-
-def holds_key(text: str) -> bool:
-    """Whether an argument of the user contains the API key."""
-    return bool(api_key()) and api_key().lower() in unquote(text).lower()
-
-
-def quoted(text: str, most: int = 200) -> str:
-    """The start of a server's text as one line for a message; `HIDDEN` if a key is set."""
-    return HIDDEN if api_key() and text else one_line(text[:most])
-
-
-def without_words(error: InputError) -> InputError:
-    """The same error. If a key is set, the text of the server is removed from it."""
-    return InputError(error.as_flags.partition(", given ")[0] if api_key() else error.as_flags)
-
-
-WHOLE_REASONS = ("length", "stop")
-"""Reasons with which a complete answer can end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """One streamed piece of an answer.
-
-    - at_s: the time of its arrival by `time.perf_counter`, in seconds.
-    - tokens: the number of tokens in the piece; None if the server does not report it.
-    """
-
-    at_s: float
-    tokens: int | None
-
-
-@dataclass
-class StreamedAnswer:
-    """A streamed answer.
-
-    - total: the number of tokens in the answer; None if the server does not report it.
-    - model: the model name of the request.
-    """
-
-    chunks: list[Chunk] = field(default_factory=list)
-    total: int | None = None
-    model: str | None = None
-
-    def add(self, event: Any, at_s: float, most: int) -> None:
-        """Adds an event of the stream. Its number of tokens is the increase of the server's token count, if
-        the server sends one. Raises InputError for an invalid event.
-
-        - most: the number of requested tokens.
-        """
-        event = event if isinstance(event, dict) else {"choices": event}
-        if event.get("error"):
-            raise InputError(f"--url: {COMPLETIONS}: says {quoted(str(event['error']))}")
-        choices = event.get("choices") or []
-        usage = event.get("usage") or {}
-        if not isinstance(choices, list):
-            choices = [choices]
-        if not all(isinstance(section, dict) for section in (usage, *choices)):
-            allowed = "events of choices and usage"
-            raise refuse(f"--url: {COMPLETIONS}", None, allowed, quoted(json.dumps(event)))
-        self._check_asked(event, choices)
-        count = usage.get("completion_tokens")
-        before = self.total or 0
-        if count is not None and (type(count) is not int or not before <= count <= most):
-            allowed = f"a whole number from {before} to the {most} asked for"
-            raise refuse(f"--url: {COMPLETIONS}", "completion_tokens", allowed, quoted(str(count)))
-        has_text = any(choice.get("text") for choice in choices)
-        has_tokens = count is not None and count > before
-        if choices and (has_text or has_tokens):
-            self.chunks.append(Chunk(at_s, None if count is None else count - before))
-        if len(self.chunks) > most:
-            raise InputError(f"--url: {COMPLETIONS}: sends more pieces than the {most} tokens asked for")
-        self.total = self.total if count is None else count
-
-    def _check_asked(self, event: dict[str, Any], choices: list[dict[str, Any]]) -> None:
-        """Raises InputError for an answer of another model, for several answers, and for an answer that did
-        not end for one of `WHOLE_REASONS`.
-        """
-        model = event.get("model")
-        if None not in (model, self.model) and model != self.model:
-            raise refuse(f"--url: {COMPLETIONS}", "model", "the one asked for", quoted(str(model)))
-        if len(choices) > 1 or any(choice.get("index") for choice in choices):
-            raise refuse(f"--url: {COMPLETIONS}", "choices", "one, of index 0", len(choices))
-        for choice in choices:
-            reason = choice.get("finish_reason")
-            if reason is not None and reason not in WHOLE_REASONS:
-                allowed = f"null, {' or '.join(WHOLE_REASONS)}"
-                raise refuse(f"--url: {COMPLETIONS}", "finish_reason", allowed, quoted(str(reason)))
-
-    def check_whole(self, wanted: int) -> None:
-        """Raises InputError if the answer does not have all its tokens, or if all of them came at once.
-
-        - wanted: the number of requested tokens.
-        """
-        sent = len(self.chunks) if self.total is None else self.total
-        if sent == wanted and len(self.chunks) >= 2:
-            return
-        pieces = f"in {len(self.chunks)} pieces"
-        if self.total is None:
-            pieces += ", each counted as one: it says no number of tokens (usage)"
-        raise InputError(
-            f"--url: {COMPLETIONS}: no measurement: {wanted} tokens were asked for, and the output "
-            f"ended after {sent}, {pieces}"
-        )
 
 
 class ServerEngine(NamedTuple):

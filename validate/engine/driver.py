@@ -14,9 +14,11 @@ from typing import NamedTuple
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance import vllm
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.client import LiveServer, StreamedAnswer, without_words
+from perfmodel.validate.engine.api_key import without_words
+from perfmodel.validate.engine.client import LiveServer
 from perfmodel.validate.engine.formats.fields import bunched, thinned
 from perfmodel.validate.engine.formats.vllm import ONE_CHUNK
+from perfmodel.validate.engine.streamed_answer import StreamedAnswer
 from perfmodel.validate.engine.timing import Timing
 
 TIMED_ROUNDS = 4

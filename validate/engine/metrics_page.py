@@ -4,7 +4,8 @@ from pathlib import Path
 
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
-from perfmodel.validate.engine.client import LiveServer, holds_key
+from perfmodel.validate.engine.api_key import holds_key
+from perfmodel.validate.engine.client import LiveServer
 from perfmodel.validate.engine.text import NamedText, plain
 
 

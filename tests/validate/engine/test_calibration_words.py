@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from perfmodel.answers.question import Query
-from perfmodel.validate.engine import calibrate as module
+from perfmodel.validate.engine import calibrate as module, calibration_words
+from perfmodel.validate.engine.speedup_pairs import speedup_pairs
 from perfmodel.validate.engine.timing import Timing
 from tests.refusals import refused
 
@@ -35,7 +36,7 @@ def calibrated(off: float) -> Any:
 def test_rows_that_do_not_fit_and_rows_that_contradict_are_named(
     off: float, out_of_line: bool, contradicting: bool
 ) -> None:
-    words = "\n".join(module.lines(calibrated(off)))
+    words = "\n".join(calibration_words.lines(calibrated(off)))
     assert ("out of line: counts less" in words) is out_of_line
     assert ("the rows contradict each other: measure again" in words) is contradicting
 
@@ -61,4 +62,4 @@ def test_rows_that_no_base_explains_are_refused(monkeypatch: pytest.MonkeyPatch,
 def test_a_speedup_needs_a_baseline_at_about_the_same_context(
     context: int, pairs: list[tuple[int, int]]
 ) -> None:
-    assert module.speedup_pairs([TIMINGS[0], TIMINGS[1].replace(context=context)]) == pairs
+    assert speedup_pairs([TIMINGS[0], TIMINGS[1].replace(context=context)]) == pairs

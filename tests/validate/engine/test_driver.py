@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 
 from perfmodel.cli import run
-from perfmodel.validate.engine import client
+from perfmodel.validate.engine import api_key, client
 from perfmodel.validate.engine.driver import TRIAL, ServerLoad, check, measure, served_gamma
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
@@ -79,7 +79,7 @@ def test_chunks_of_several_tokens_are_iterations_where_the_counters_agree(engine
 
 def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (1e3, 0.0, 0.0))
-    monkeypatch.setenv(client.KEY, "secret-key-1")
+    monkeypatch.setenv(api_key.KEY, "secret-key-1")
     engine = Engine()
     with serving(engine) as url:
         assert run(["validate", "engine", "--url", url, *ASK, "--results", str(tmp_path)]) == 0
@@ -241,7 +241,7 @@ KEYED = "sk-very-secret-key1"
 def test_a_key_that_a_server_repeats_is_neither_printed_nor_kept(
     place, form, tmp_path, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setenv(client.KEY, KEYED)
+    monkeypatch.setenv(api_key.KEY, KEYED)
     repeated = KEY_FORMS[form](KEYED)
     with broken(repeating(place, repeated)) as url:
         run(["validate", "engine", *SHORTEST, "--url", url, "--results", str(tmp_path)])
@@ -263,6 +263,6 @@ def test_a_key_that_a_server_repeats_is_neither_printed_nor_kept(
 )
 @pytest.mark.parametrize("flag", ["--url", "--watch"])
 def test_a_key_in_a_url_is_not_printed(url, flag, tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setenv(client.KEY, "hidden")
+    monkeypatch.setenv(api_key.KEY, "hidden")
     assert run(["validate", "engine", *SHORTEST, flag, url, "--results", str(tmp_path)]) == 2
     assert not re.search("hidden|other", capsys.readouterr().err.lower())

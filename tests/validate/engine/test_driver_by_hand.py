@@ -9,7 +9,7 @@ from msgspec import structs
 from perfmodel.errors import InputError
 from perfmodel.validate.engine import driver
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.client import Chunk, StreamedAnswer
+from perfmodel.validate.engine.streamed_answer import Chunk, StreamedAnswer
 from tests.refusals import refused
 
 LOAD = driver.ServerLoad(batch=2, prompt=100, tokens=50)

@@ -15,13 +15,9 @@ from perfmodel.answers.question import Query
 from perfmodel.cli import run
 from perfmodel.specs import load_calibration, load_model
 from perfmodel.speculation import with_values
-from perfmodel.validate.engine.calibrate import (
-    USUAL,
-    calibrate,
-    lines,
-    record_text,
-    stated_errors,
-)
+from perfmodel.validate.engine.calibrate import calibrate, record_text
+from perfmodel.validate.engine.calibration_errors import USUAL, stated_errors
+from perfmodel.validate.engine.calibration_words import lines
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import (
     EngineRows,

@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from perfmodel.specs import load_calibration, load_model
-from perfmodel.validate.engine.calibrate import distinct, speedup_pairs
+from perfmodel.validate.engine.calibrate import distinct
 from perfmodel.validate.engine.constants import sought
 from perfmodel.validate.engine.fit import (
     EngineRows,
@@ -18,6 +18,7 @@ from perfmodel.validate.engine.fit import (
     small_sample,
     usable as usable_rows,
 )
+from perfmodel.validate.engine.speedup_pairs import speedup_pairs
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.solving import NOTHING, Estimate, estimate
 from tests.refusals import refused

@@ -11,7 +11,9 @@ import pytest
 
 from perfmodel.answers.question import Query
 from perfmodel.specs import Z, load_calibration
-from perfmodel.validate.engine.calibrate import calibrate, lines, speedup_logs
+from perfmodel.validate.engine.calibrate import calibrate
+from perfmodel.validate.engine.calibration_errors import speedup_logs
+from perfmodel.validate.engine.calibration_words import lines
 from perfmodel.validate.engine.fit import rows_of
 from perfmodel.validate.engine.record import EngineSubject
 from perfmodel.validate.engine.sources import calibrate_engine, read_sources, sources_of
