@@ -40,11 +40,19 @@ def fresh(one: str, two: str, points: float = 0.5) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("theme", PICTURE.SUFFIXES)
 @pytest.mark.parametrize("name", PICTURE.PICTURES)
-def test_pictures_are_fresh(name: str, tmp_path: Path) -> None:
-    drawn = PICTURE.drawn(name, tmp_path).read_text(encoding="utf-8")
-    kept = ROOT / "docs" / "img" / f"{name}.svg"
-    assert fresh(drawn, kept.read_text(encoding="utf-8")), f"{name}: run `make docs` and commit"
+def test_pictures_are_fresh(name: str, theme: str, tmp_path: Path) -> None:
+    drawn = PICTURE.drawn(name, tmp_path, theme)
+    kept = ROOT / "docs" / "img" / drawn.name
+    one, two = (path.read_text(encoding="utf-8") for path in (drawn, kept))
+    assert fresh(one, two), f"{drawn.name}: run `make docs` and commit"
+
+
+@pytest.mark.parametrize("name", PICTURE.BY_HAND)
+def test_the_dark_version_of_a_picture_by_hand_is_fresh(name: str) -> None:
+    light, dark = ((PICTURE.IMAGES / f"{name}{end}.svg").read_text("utf-8") for end in ("", "-dark"))
+    assert PICTURE.darkened(light) == dark, f"{name}: run `make docs` and commit"
 
 
 def test_a_stale_picture_would_be_noticed(tmp_path: Path) -> None:
