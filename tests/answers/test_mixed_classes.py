@@ -122,3 +122,9 @@ def test_a_rare_class_is_served_or_refused(
     assert traffic(mix=wide, request_rate=1, **ASKED).classes
     narrow = mix(tmp_path, usual=text.format(1, 100), rare=text.format(share, input_len))
     refused(message, traffic, mix=narrow, request_rate=1, **ASKED)
+
+
+def test_an_output_of_two_tokens_has_a_time_per_token(tmp_path: Path) -> None:
+    path = mix(tmp_path, only="{share: 1, input_len: 500, output_len: 2, alpha: 0.5}")
+    answer = traffic(mix=path, request_rate=1, num_prompts=20, **ASKED)
+    assert answer.classes[0].tpot_s.mean > 0

@@ -27,6 +27,7 @@ from perfmodel.answers.advice.served_target import served_target
 from perfmodel.answers.advice.servers import ServedTarget
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
+from perfmodel.errors import InputError
 from perfmodel.speculation import speedups
 from tests.refusals import refused
 from tests.speculation.scenarios import scenario as llama
@@ -334,3 +335,10 @@ def test_a_gain_that_would_be_printed_as_nothing_is_none(gain: float, words: str
     assert len(short.ranges) > 1
     assert words not in str(answer)
     assert words in str(replace(answer, tables=(replace(short, gain=gain), *answer.tables[1:])))
+
+
+def test_a_schedule_has_at_most_a_thousand_contexts() -> None:
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "alpha": 0.7}
+    assert len(schedule.question(**question, context=range(1000, 2000)).context) == 1000
+    with pytest.raises(InputError, match="at most 1000 values, given 1001"):
+        schedule.question(**question, context=range(1000, 2001))

@@ -271,3 +271,11 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         return usage.ru_maxrss
 
     assert peak("1k..500000+1k") < 1.3 * peak("1k..100000+1k")
+
+
+def test_an_acceptance_is_looked_up_only_for_a_draft_without_one() -> None:
+    looks_up = [
+        replace(QUESTION, alpha=alpha, gamma=gamma).looks_up
+        for alpha, gamma in ((None, 1), (None, None), (None, 0), (0.7, 1))
+    ]
+    assert looks_up == [True, True, False, False]

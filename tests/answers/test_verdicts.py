@@ -9,6 +9,7 @@ import perfmodel as pm
 from perfmodel.answers.point.verdict import does_not_fit, verdicts
 from perfmodel.answers.point.versions import other_verdict
 from perfmodel.answers.question import Query
+from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import memory_of
 from tests.speculation.scenarios import scenario
 
@@ -96,3 +97,11 @@ def test_an_older_version_on_the_other_side_of_the_baseline_is_named() -> None:
     assert older.version == "0.5.5"
     assert older.verdict == "does_not_pay"
     assert older.speedup < 1 < now.speedup
+
+
+def test_the_newest_of_the_older_versions_with_another_verdict_is_named() -> None:
+    """No version has the verdict of this call, so that the version before the newest one differs already."""
+    query = Query("llama-3.1-8b", "h100", 1, 8192, gamma=3, engine="sglang", draft="eagle3", alpha=0.7)
+    older = other_verdict(query, "does_not_fit", 2.0)
+    assert older is not None
+    assert older.version == engines().engines["sglang"].versions[-2]

@@ -37,14 +37,12 @@ from perfmodel.answers.question import (
     slowing,
 )
 from perfmodel.answers.text import devices, ratio_text
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError
 from perfmodel.specs import engine_of, serving_engines
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Scenario, Workload, memory_of, predict, speedup_interval
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
 
-MAX_CONTEXTS = 1000
-"""The largest number of context ranges in a question."""
 LEAST_GAIN = 0.02
 """A table is only recommended if its gain over the best single length is larger than this share."""
 
@@ -102,8 +100,6 @@ class ScheduleQuery(Options):
     def check(self) -> None:
         super().check()
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
-        if len(self.context) > MAX_CONTEXTS:
-            raise refuse("--context", None, f"at most {MAX_CONTEXTS} contexts", len(self.context))
 
 
 @dataclass(frozen=True, kw_only=True)

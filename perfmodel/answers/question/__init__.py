@@ -11,9 +11,9 @@ from perfmodel.answers.question.caveats import (
     common_doubts,
     doubts,
     of_draft,
-    of_power,
 )
 from perfmodel.answers.question.defects import defect_warning, known_defects, slowing
+from perfmodel.answers.question.device_caveats import of_power
 from perfmodel.answers.question.engine_support import (
     RunsIn,
     draft_word,

@@ -39,23 +39,32 @@ def weights_of(
 
     Raises InputError for a format that ggml does not have.
     """
-    of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
-    held: dict[str, Counter[str]] = {}
-    for layer in layers:
-        mixes = "ssm_out" in layer and "attn_output" not in layer
-        for name, tensor in layer.items():
-            gemm = "state_in" if mixes and name in ("attn_qkv", "attn_gate") else of.get(name)
-            if gemm:
-                held.setdefault(gemm, Counter())[tensor.form] += tensor.values
+    counts = _counts_of_layers(layers)
     head = outer.get("output", outer["token_embd"])
-    held |= {"lm_head": Counter([head.form]), "embedding": Counter([outer["token_embd"].form])}
+    counts |= {"lm_head": Counter([head.form]), "embedding": Counter([outer["token_embd"].form])}
     for tensor in behind.values():
-        held.setdefault("mtp", Counter())[tensor.form] += tensor.values
-    forms = (form for counted in held.values() for form in counted)
+        counts.setdefault("mtp", Counter())[tensor.form] += tensor.values
+    forms = (form for of_gemm in counts.values() for form in of_gemm)
     if unknown := next((form for form in forms if form.startswith(UNKNOWN)), None):
         raise InputError(f"{path}: must hold weights of known formats, given {unknown}")
-    formats = {gemm: _mixed(counted) for gemm, counted in held.items()}
+    formats = {gemm: _mixed(of_gemm) for gemm, of_gemm in counts.items()}
     return spelled(formats, formats.get("gate_up", formats.get("experts", "bf16")))
+
+
+def _counts_of_layers(layers: Iterable[dict[str, Tensor]]) -> dict[str, Counter[str]]:
+    """GEMM -> the number of its values in each format, over all layers."""
+    gemm_of = {tensor: gemm for gemm, tensors in GEMMS.items() for tensor in tensors.split()}
+    counts: dict[str, Counter[str]] = {}
+    for layer in layers:
+        # llama.cpp's names for the inputs of Qwen3-Next's recurrent layers are attn_qkv and attn_gate
+        only_recurrent = "ssm_out" in layer and "attn_output" not in layer
+        for name, tensor in layer.items():
+            gemm = gemm_of.get(name)
+            if only_recurrent and name in ("attn_qkv", "attn_gate"):
+                gemm = "state_in"
+            if gemm:
+                counts.setdefault(gemm, Counter())[tensor.form] += tensor.values
+    return counts
 
 
 def _mixed(forms: Counter[str]) -> str:
