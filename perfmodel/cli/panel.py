@@ -22,7 +22,7 @@ from perfmodel.answers.text import (
     size,
 )
 from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
-from perfmodel.specs import COVERAGE, DRIFT, ENGINES, serving_engines
+from perfmodel.specs import COVERAGE, ENGINES, VERSION_SEPARATOR, serving_engines
 
 COLOURS = {
     "pays": "green",
@@ -239,7 +239,7 @@ def _layout(a: WhatIf, query: Query) -> str | None:
     from perfmodel.answers.advice.servers import servers  # imported only for this row
 
     server = servers().get(a.calibration.stack.partition(" ")[0])
-    version = (query.engine or "").partition(DRIFT)[2]
+    version = (query.engine or "").partition(VERSION_SEPARATOR)[2]
     return None if server is None else server.degrees(query.tp, query.dp, version)
 
 
@@ -336,14 +336,14 @@ def _engine(a: WhatIf) -> str:
     if a.calibration.rests_on:
         word, _, version = a.calibration.stack.partition(" ")
         name = f"{ENGINES[word]} {version}".strip()
-        if DRIFT not in (engine or ""):
+        if VERSION_SEPARATOR not in (engine or ""):
             stack = serving_engines().get(word)
             borrows = stack is not None and stack.constants_of is not None
             name += ", newest known version" if borrows else ", newest fitted version"
         if backend:
             name += f" ({backend})"
     elif engine:
-        word, _, version = engine.partition(DRIFT)
+        word, _, version = engine.partition(VERSION_SEPARATOR)
         name = f"{ENGINES[word]} {version}".strip()
     else:
         name = a.calibration.stack

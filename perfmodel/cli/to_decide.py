@@ -8,7 +8,7 @@ from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.answers.question import OF_SERVER, Query, resolve
 from perfmodel.answers.question.rates import GIVEN
-from perfmodel.specs import DRIFT
+from perfmodel.specs import VERSION_SEPARATOR
 
 
 def to_decide(a: WhatIf, query: Query) -> str:
@@ -57,7 +57,7 @@ def _command(a: WhatIf, query: Query) -> str:
         if value != defaults[name]:
             words += [f"--{name.replace('_', '-')}", str(value)]
     if query.engine:
-        engine, _, version = query.engine.partition(DRIFT)
+        engine, _, version = query.engine.partition(VERSION_SEPARATOR)
         words += ["--engine", engine] + (["--version", version] if version else [])
     place = "-" if query.batch == 1 else f"-,batch={query.batch}"
     if a.acceptance.source.startswith(GIVEN):

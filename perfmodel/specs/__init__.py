@@ -36,9 +36,9 @@ from perfmodel.specs.devices.gpu import GPUSpec, modelled_power_limit
 from perfmodel.specs.devices.loading import load_gpu
 from perfmodel.specs.engines.backends import attention_of, engine_attention
 from perfmodel.specs.engines.engines import (
-    DRIFT,
     ONLY,
     VERSION,
+    VERSION_SEPARATOR,
     Engines,
     architecture_of,
     borrowed_scopes,
@@ -76,7 +76,7 @@ __all__ = [
     "COVERAGE",
     "Calibration",
     "Constant",
-    "DRIFT",
+    "VERSION_SEPARATOR",
     "Defect",
     "LLAMACPP",
     "MLX",

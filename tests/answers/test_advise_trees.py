@@ -106,9 +106,9 @@ def test_a_tree_that_is_as_good_as_the_choice_does_not_win() -> None:
     best = advise(**QUESTION, batch=(1,)).trees[0]
     assert best.wins
     assert not best.close
-    even = replace(best, over_choice=1.004)
-    assert even.close
-    assert not even.wins
+    for over_choice, close, wins in ((0.974, False, False), (1.024, True, False), (1.026, False, True)):
+        near = replace(best, over_choice=over_choice)
+        assert (near.close, near.wins) == (close, wins)
 
 
 def test_a_search_has_trees_and_no_chains() -> None:

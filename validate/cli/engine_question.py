@@ -9,7 +9,7 @@ from perfmodel.answers.declaration import Argument, Question, argument, question
 from perfmodel.answers.question import OF_SERVER, Query, arguments as arg
 from perfmodel.answers.readers import MaybeReal, MaybeWhole, Whole, whole
 from perfmodel.errors import InputError
-from perfmodel.specs import DRIFT, parse_engine
+from perfmodel.specs import VERSION_SEPARATOR, parse_engine
 from perfmodel.validate.cli.arguments import Machine, ResultsFolder, Resume
 from perfmodel.validate.records import RESULTS, machine_folder
 
@@ -166,7 +166,7 @@ class EngineQuestion(Question):
             return query
         with suppress(InputError):  # the name of an engine that is not known here
             word = parse_engine(name)
-            return replace(query, engine=f"{word}{DRIFT}{self.version}" if self.version else word)
+            return replace(query, engine=f"{word}{VERSION_SEPARATOR}{self.version}" if self.version else word)
         return query
 
     def results_folder(self) -> Path:

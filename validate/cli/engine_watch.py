@@ -8,7 +8,7 @@ import click
 from perfmodel.answers.question import OF_SERVER, Query, resolve_costs
 from perfmodel.cli.output import say, say_whole
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import DRIFT, load_gpu
+from perfmodel.specs import VERSION_SEPARATOR, load_gpu
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.validate.cli.engine_question import EngineQuestion
@@ -110,7 +110,7 @@ def _query_of_log(question: EngineQuestion, text: str) -> Query:
     if version is None or any(named) or has_own:
         return query
     say(f"version: vLLM {version}, as the log says")
-    return replace(query, engine=f"vllm{DRIFT}{version}")
+    return replace(query, engine=f"vllm{VERSION_SEPARATOR}{version}")
 
 
 def _without_drafts(question: EngineQuestion, query: Query, where: str, text: str) -> None:

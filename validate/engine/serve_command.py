@@ -10,7 +10,7 @@ from itertools import pairwise, takewhile
 
 from perfmodel.answers.point.foreign_flags import instead_of
 from perfmodel.reading import is_file
-from perfmodel.specs import DRIFT
+from perfmodel.specs import VERSION_SEPARATOR
 from perfmodel.validate.engine.programs import ServerCommand
 from perfmodel.validate.engine.signs import signs_in
 from perfmodel.validate.engine.written_servers import as_command
@@ -135,7 +135,7 @@ def _question(command: ServerCommand, options: list[str], hardware: str) -> str:
     flags |= dict(_flags(options))
     if "--gpu-layers" in flags or "--cpu-moe" in flags:
         flags |= _example("--host-bandwidth")
-    version = f"{DRIFT}{command.version}" if command.version else ""
+    version = f"{VERSION_SEPARATOR}{command.version}" if command.version else ""
     flags |= {"--engine": f"{command.program.engine}{version}", "--batch": "1", "--context": "8k"}
     verb = "whatif"
     if tree := _tree(options):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from perfmodel.answers.point.whatif_answer import WhatIf
-from perfmodel.specs import DRIFT, serving_engines
+from perfmodel.specs import VERSION_SEPARATOR, serving_engines
 from perfmodel.specs.engines.backends import attention_of
 from perfmodel.validate.engine.logged_config import LoggedConfig
 from perfmodel.validate.engine.signs import Half, Sign
@@ -59,7 +59,9 @@ def _larger_than_usual(text: str, predicted: WhatIf, tokens: int) -> Iterator[Si
     seats = _SEATS.search(text)
     if engine is None or seats is None:
         return
-    version = (predicted.query.engine or "").partition(DRIFT)[2] or LoggedConfig.of(text).version or ""
+    version = (
+        (predicted.query.engine or "").partition(VERSION_SEPARATOR)[2] or LoggedConfig.of(text).version or ""
+    )
     rule = next((rule for rule in engine.captured_graphs if rule.of_version(version)), None)
     if rule is None:
         return

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from perfmodel.specs import DRIFT, Engines, Quantity, Relation, Scatter, files
+from perfmodel.specs import VERSION_SEPARATOR, Engines, Quantity, Relation, Scatter, files
 from perfmodel.specs.engines.engines import FILE, FOLDER
 from perfmodel.validate.solving import Estimate, significant
 from perfmodel.validate.studies.default_flags import DEFAULT_FLAGS
@@ -73,7 +73,7 @@ def _fit(iteration: Estimate) -> dict[str, Any]:
     """The part of the file with the correlation matrix of the constants of iterations, up to its diagonal.
     Factors of versions are not part of this matrix.
     """
-    constant = [i for i, p in enumerate(SPECULATING) if DRIFT not in p.place]
+    constant = [i for i, p in enumerate(SPECULATING) if VERSION_SEPARATOR not in p.place]
     covariance = iteration.covariance[np.ix_(constant, constant)]
     variances = np.diag(covariance)
     shape = np.sqrt(np.outer(variances, variances))
@@ -117,7 +117,7 @@ def _section(data: dict[str, Any], scope: str) -> dict[str, Any]:
     """The mapping of the file that has the constants of a scope. It is added if it does not exist."""
     constants: dict[str, Any]
     engine, _, architecture = scope.partition(".")
-    word, _, since = scope.partition(DRIFT)
+    word, _, since = scope.partition(VERSION_SEPARATOR)
     if scope == "all":
         constants = data["constants"]
     elif since:

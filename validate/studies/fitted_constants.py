@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from perfmodel.specs import (
-    DRIFT,
     ONLY,
+    VERSION_SEPARATOR,
     Calibration,
     Constant,
     GPUSpec,
@@ -126,7 +126,7 @@ class _Drift(NamedTuple):
         """Reads the version and the architecture from the factor's scope (``ENGINE@VERSION`` or
         ``ENGINE@VERSION/ARCHITECTURE``).
         """
-        _, _, since_and_architecture = factor.scope.partition(DRIFT)
+        _, _, since_and_architecture = factor.scope.partition(VERSION_SEPARATOR)
         since, _, architecture = since_and_architecture.partition(ONLY)
         return cls(since, architecture, factor)
 
@@ -137,7 +137,7 @@ def _drifts(
     """The factors that apply to a version of an engine. For each constant, it is the newest factor that is
     not newer than the version. A factor for one architecture applies in addition to a factor for all.
     """
-    of_engine = [_Drift.of(p) for p in parameters if p.scope.startswith(engine + DRIFT)]
+    of_engine = [_Drift.of(p) for p in parameters if p.scope.startswith(engine + VERSION_SEPARATOR)]
     newest = {}
     for drift in sorted(of_engine, key=lambda drift: release(drift.since)):
         if release(drift.since) <= release(version) and drift.architecture in ("", *architectures):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.answers.question.defects import slowing
-from perfmodel.specs import DRIFT, LLAMACPP, VERSION, load_model
+from perfmodel.specs import LLAMACPP, VERSION, VERSION_SEPARATOR, load_model
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.validate.studies import llamacpp
 from perfmodel.validate.studies.answered_runs import Answered, speculating_query
@@ -182,7 +182,7 @@ def _question_of(row: Iteration, gained: float) -> Query:
     number = VERSION.search(row.version)
     return replace(
         row.query,
-        engine=f"{row.engine}{DRIFT}{number[0]}" if number else row.engine,
+        engine=f"{row.engine}{VERSION_SEPARATOR}{number[0]}" if number else row.engine,
         batch=round(row.batch),
         context=round(row.context),
         gamma=row.steps,

@@ -9,7 +9,7 @@ to be 1.
 
 from dataclasses import KW_ONLY, dataclass
 
-from perfmodel.specs import DRIFT, ENGINES as STACKS
+from perfmodel.specs import ENGINES as STACKS, VERSION_SEPARATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ def drift(engine: str, version: str, name: str, *, spread: float, expected: floa
 
     - name: the name of the constant.
     """
-    return PlacedConstant(f"{engine}{DRIFT}{version}.{name}", expected=expected, spread=spread, times=True)
+    return PlacedConstant(
+        f"{engine}{VERSION_SEPARATOR}{version}.{name}", expected=expected, spread=spread, times=True
+    )
 
 
 ENGINES = {word: STACKS[word] for word in ("vllm", "trtllm", "sglang")}

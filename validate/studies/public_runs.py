@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, ClassVar, NamedTuple
 
 from perfmodel.errors import InputError
-from perfmodel.specs import DRIFT
+from perfmodel.specs import VERSION_SEPARATOR
 from perfmodel.specs.published import read_published
 from perfmodel.validate.studies.reasons import Reason
 
@@ -169,7 +169,7 @@ class PublicRun:
 
         - degree: the tensor-parallel degree to use if the source states none; 1 by default.
         """
-        version = DRIFT + self.engine_version if self.engine_version else ""
+        version = VERSION_SEPARATOR + self.engine_version if self.engine_version else ""
         return {
             "model": self.model,
             "hardware": self.hardware,

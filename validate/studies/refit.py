@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfmodel.operations import Array
-from perfmodel.specs import DRIFT
+from perfmodel.specs import VERSION_SEPARATOR
 from perfmodel.validate.studies.measured_steps import FREE, MeasuredStep
 from perfmodel.validate.studies.parameters import PlacedConstant
 
@@ -85,7 +85,7 @@ def neutral(parameter: PlacedConstant) -> float:
     """
     if parameter.elsewhere:
         return math.log(parameter.elsewhere / parameter.expected)
-    if DRIFT in parameter.scope and parameter.name.endswith("_s"):
+    if VERSION_SEPARATOR in parameter.scope and parameter.name.endswith("_s"):
         return math.log(LATER_VERSION / parameter.expected)
     if parameter.times or parameter.name.endswith("factor"):
         return -math.log(parameter.expected)

@@ -14,7 +14,7 @@ from perfmodel.answers.question.published_format import published, reads_of, sto
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
 from perfmodel.specs import (
-    DRIFT,
+    VERSION_SEPARATOR,
     engine_of,
     in_gguf,
     is_gguf,
@@ -79,7 +79,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     serving = serving_engines().get(engine or "")
     no_bf16_on = () if serving is None else serving.no_bf16_on
     fabric = scenario.machine.fabric
-    _, _, version = (question.engine or "").partition(DRIFT)
+    _, _, version = (question.engine or "").partition(VERSION_SEPARATOR)
     kv_dtype = "bf16" if question.kv_dtype is None else scenario.precision.kv.name
     named_weights = weights if other_format else "bf16"
     quantises = weights == "fp8" and checkpoint_format in UNQUANTISED

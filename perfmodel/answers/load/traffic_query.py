@@ -13,7 +13,7 @@ from perfmodel.answers.load.traffic_words import DEFAULT_STD
 from perfmodel.answers.question.named import engine_named
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.prefix import PrefixSettings, Reuse
-from perfmodel.specs import DRIFT, load_gpu, parse_engine, serving_engines
+from perfmodel.specs import VERSION_SEPARATOR, load_gpu, parse_engine, serving_engines
 from perfmodel.specs.engines.served_requests import PassOrder
 from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.speculation.accounts.base import ServerSettings
@@ -43,13 +43,13 @@ class TrafficQuery(TrafficArguments):
             return served.slots
         if served is None or served.seats is None:
             return Limits().max_num_seqs
-        _, _, version = parse_engine(engine_named(self)).partition(DRIFT)
+        _, _, version = parse_engine(engine_named(self)).partition(VERSION_SEPARATOR)
         return served.seats.of(version, load_gpu(self.hardware))
 
     @property
     def _served(self) -> ServingEngine | None:
         """The data of the engine; None for a calibration without an engine."""
-        word, _, _ = parse_engine(engine_named(self)).partition(DRIFT)
+        word, _, _ = parse_engine(engine_named(self)).partition(VERSION_SEPARATOR)
         return None if self.calibration else serving_engines().get(word)
 
     @property
@@ -72,7 +72,7 @@ class TrafficQuery(TrafficArguments):
 
     def _budget(self) -> int:
         """The default token budget of one pass of an attention group."""
-        word, _, version = parse_engine(engine_named(self)).partition(DRIFT)
+        word, _, version = parse_engine(engine_named(self)).partition(VERSION_SEPARATOR)
         default = Limits().max_num_batched_tokens
         if self.calibration:
             return default

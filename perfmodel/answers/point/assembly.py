@@ -15,7 +15,7 @@ from perfmodel.answers.point.warnings import warnings
 from perfmodel.answers.point.whatif_answer import NONE_ACCEPTED, Accepted, CostRatios, Remedy, WhatIf
 from perfmodel.answers.question import Query, of_power, runs_in
 from perfmodel.costs.pass_time import PassTime
-from perfmodel.specs import COVERAGE, DRIFT, engine_of
+from perfmodel.specs import COVERAGE, VERSION_SEPARATOR, engine_of
 from perfmodel.speculation import (
     ContextLengths,
     Passes,
@@ -232,7 +232,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     precision = scenario.precision
     head = scenario.target.head
     engine = query.engine
-    if DRIFT not in (engine or ""):  # otherwise the question states a version, which is kept
+    if VERSION_SEPARATOR not in (engine or ""):  # otherwise the question states a version, which is kept
         engine = engine_of(machine.calibration)
     group = max((a.layout.group for a in scenario.target_shard.attentions), default=1.0)
     reread = float(machine.attention.reread(gamma + 1.0, head, precision.narrow_kv, group))

@@ -13,7 +13,7 @@ from perfmodel.answers.question import Query, resolve, runs_in
 from perfmodel.answers.text import interval_text
 from perfmodel.errors import InputError
 from perfmodel.immutable import Immutable
-from perfmodel.specs import DRIFT, engine_of
+from perfmodel.specs import VERSION_SEPARATOR, engine_of
 from perfmodel.specs.engines.engines import engines
 from perfmodel.speculation import Interval, Scenario
 
@@ -40,7 +40,7 @@ def other_verdict(query: Query, now: Verdict, speedup: float) -> VersionGain | N
     - query: a question that states its draft and draft length.
     - now, speedup: verdict and speedup of the newest version.
     """
-    if DRIFT in (query.engine or "") or query.calibration is not None or not query.gamma:
+    if VERSION_SEPARATOR in (query.engine or "") or query.calibration is not None or not query.gamma:
         return None
     gains = speedup > 1.0
     return next(
@@ -56,7 +56,7 @@ def _older(query: Query) -> Iterator[VersionGain]:
     if known is None:
         return
     for version in reversed(known.versions[:-1]):
-        named = f"{word}{DRIFT}{version}"
+        named = f"{word}{VERSION_SEPARATOR}{version}"
         runs = runs_in(word, newest.draft, named)
         if runs is not None and not runs.runs:
             continue

@@ -11,7 +11,7 @@ from perfmodel.immutable import Immutable
 from perfmodel.kv import parse_kv
 from perfmodel.specs import (
     BF16,
-    DRIFT,
+    VERSION_SEPARATOR,
     ModelSpec,
     Precision,
     acceptance_library,
@@ -84,7 +84,7 @@ def runs_in(
         return None
     own = engines[engine]
     if since := _first_version(served_draft(own, draft), draft):
-        version = (named_engine or "").partition(DRIFT)[2]
+        version = (named_engine or "").partition(VERSION_SEPARATOR)[2]
         if version and release(version) < release(since):
             return RunsIn(False, f"{own.title} >= {since}, not in {version}")
         if attention_groups > 1 and not version and own.attention_groups:
@@ -113,7 +113,7 @@ def runs_trees(engine: str | None, draft: Draft, named_engine: str | None) -> Ru
         return RunsIn(False, f"{stack.title} verifies chains only")
     if draft.model.model_type in served.trees_without:
         return RunsIn(False, f"{stack.title} verifies only chains, no trees, for {draft.model.model_type}")
-    version = (named_engine or "").partition(DRIFT)[2]
+    version = (named_engine or "").partition(VERSION_SEPARATOR)[2]
     if version and release(version) < release(since):
         return RunsIn(False, f"{stack.title} >= {since}, not in {version}")
     return RunsIn(True, f"{stack.title} >= {since}")

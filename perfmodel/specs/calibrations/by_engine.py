@@ -14,7 +14,7 @@ from perfmodel.specs.calibrations.engine_words import ENGINES, engine_of, parse_
 from perfmodel.specs.calibrations.loading import load_bundled, load_calibration
 from perfmodel.specs.devices.gpu import GPUSpec
 from perfmodel.specs.devices.loading import load_gpu
-from perfmodel.specs.engines.engines import DRIFT, borrowed_scopes, engines
+from perfmodel.specs.engines.engines import VERSION_SEPARATOR, borrowed_scopes, engines
 from perfmodel.specs.engines.serving import ResearchStack
 from perfmodel.specs.engines.stacks import lender_of, stack_files
 
@@ -66,7 +66,7 @@ def _named(calibration: str, engine: str | None, gpu: GPUSpec) -> Calibration:
     if engine is None:
         calibrated = load_calibration(calibration)
     else:
-        word, _, version = parse_engine(engine).partition(DRIFT)
+        word, _, version = parse_engine(engine).partition(VERSION_SEPARATOR)
         calibrated = load_calibration(calibration, version=version or None)
         if word != engine_of(calibrated):
             raise refuse("--engine", None, f"left out with --calibration {calibrated.name}", engine)
@@ -78,7 +78,7 @@ def _of_engine(engine: str, gpu: GPUSpec) -> Calibration:
     this device, the calibration of the nearest device is used. Raises InputError if the engine has none for
     this kind of device.
     """
-    word, _, version = engine.partition(DRIFT)
+    word, _, version = engine.partition(VERSION_SEPARATOR)
     names = devices_of(word, version) or devices_of(lender_of(word) or word)
     calibrated = gpu.name if gpu.name in names else _nearest(gpu, [*names])
     if calibrated is None:

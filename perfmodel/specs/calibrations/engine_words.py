@@ -10,7 +10,7 @@ from perfmodel.parse import parse_text
 from perfmodel.specs.boundary.files import spelling
 from perfmodel.specs.calibrations.calibration import Calibration
 from perfmodel.specs.devices.gpu import GPUSpec
-from perfmodel.specs.engines.engines import BUILD, DRIFT, engines, release
+from perfmodel.specs.engines.engines import BUILD, VERSION_SEPARATOR, engines, release
 from perfmodel.specs.engines.serving import ServingEngine
 from perfmodel.specs.engines.stacks import programs, serving_engines, stack_titles
 
@@ -31,7 +31,7 @@ def parse_engine(given: Any, flag: str = "--engine") -> str:
     ``llamacpp@b10451``. The title of an engine, or the name of a program that runs it, may be used instead of
     its word. Raises InputError for an unknown engine or version.
     """
-    named, at, version = parse_text(given, flag).partition(DRIFT)
+    named, at, version = parse_text(given, flag).partition(VERSION_SEPARATOR)
     word = _word(named, flag)
     if at:
         _check_version(word, version, flag)
@@ -58,13 +58,15 @@ def _word(named: str, flag: str) -> str:
 def _check_version(word: str, version: str, flag: str) -> None:
     """Raises InputError for a version that this engine cannot have."""
     served = serving_engines().get(word)
-    text = f"{word}{DRIFT}{version}"
+    text = f"{word}{VERSION_SEPARATOR}{version}"
     if served is not None and served.numbers_builds:
         if not BUILD.fullmatch(version):
-            raise refuse(flag, None, f"{word}, or a build of it, {word}{DRIFT}bNNNN", text)
+            raise refuse(flag, None, f"{word}, or a build of it, {word}{VERSION_SEPARATOR}bNNNN", text)
     elif served is None or not release(version):
         fitted = "; ".join(f"{name}: {', '.join(e.versions)}" for name, e in engines().engines.items())
-        raise refuse(flag, None, f"ENGINE{DRIFT}VERSION of a serving engine (fitted: {fitted})", text)
+        raise refuse(
+            flag, None, f"ENGINE{VERSION_SEPARATOR}VERSION of a serving engine (fitted: {fitted})", text
+        )
 
 
 def usual_engine(gpu: GPUSpec, gguf: bool, mlx: bool) -> str:

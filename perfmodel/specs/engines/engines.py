@@ -29,7 +29,7 @@ VERSION = re.compile(r"(\d+)\.(\d+)(?:\.(\d+))?(?:rc(\d+))?")
 """A version, such as 0.22, 0.20.1 or 1.2.0rc6."""
 BUILD = re.compile(r"b(\d{1,9})")
 """llama.cpp numbers its builds: b10451."""
-DRIFT = "@"
+VERSION_SEPARATOR = "@"
 """Separator between an engine and its version, in a place and in ``--engine vllm@0.22``."""
 GDDR = "gddr"
 """The scope of corrections for boards with GDDR memory."""
@@ -128,7 +128,9 @@ class Engines(Frozen):
         scopes = {"all": self.constants, **self.architectures}
         for word, engine in self.engines.items():
             scopes[word] = engine.constants
-            scopes |= {f"{word}{DRIFT}{since}": constants for since, constants in engine.drifts.items()}
+            scopes |= {
+                f"{word}{VERSION_SEPARATOR}{since}": constants for since, constants in engine.drifts.items()
+            }
             scopes |= {f"{word}.{name}": constants for name, constants in engine.architectures.items()}
         return scopes
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from perfmodel.specs import DRIFT
+from perfmodel.specs import VERSION_SEPARATOR
 from perfmodel.validate.studies.public_runs import PublicRun, RunKind, public_runs
 from perfmodel.validate.studies.reasons import Reason
 from tests.refusals import refused
@@ -96,7 +96,7 @@ def test_a_question_has_what_its_row_states_and_defaults_for_blanks() -> None:
     stated = replace(run, engine_version="0.9.1", tensor_parallel=8, weights="fp8", kv_dtype="bf16")
     assert stated.query_arguments(degree=4) == {
         **asked,
-        "engine": f"vllm{DRIFT}0.9.1",
+        "engine": f"vllm{VERSION_SEPARATOR}0.9.1",
         "weights": "fp8",
         "kv_dtype": "bf16",
         "tp": 8,
