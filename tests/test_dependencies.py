@@ -16,9 +16,9 @@ from tests.test_floors import ROOT, imports, modules, of_validate
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 PROJECT = SETTINGS["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-IMPORTED_AS = {"yaml": "pyyaml"}
+IMPORTED_AS = {"yaml": "pyyaml", "PIL": "pillow"}
 PINNED_BY_TORCH = {"triton"}
-COME_WITH = {"anyio": "mcp", "ipython": "ipykernel"}
+COME_WITH = {"anyio": "mcp", "ipython": "ipykernel", "pillow": "matplotlib"}
 ASKED_FOR = {"tokenizers"}
 """Named in a line where somebody needs them."""
 
