@@ -11,4 +11,7 @@ tensors that one program reads and writes. Names in kernels:
 - ``pair``: the number of a sequence and KV head, ``sequence * HEADS + head``.
 - ``row``: a new token of a query head. The rows of a KV head, ``[group x queries]``, are those of all query
   heads that share it.
+
+``tests/validate/decoder/interpreted.py`` compares every kernel with plain torch, without a GPU. ``make test``
+runs one of these checks, and ``make test-slow`` runs all of them and compiles the kernels.
 """

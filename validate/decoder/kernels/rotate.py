@@ -70,9 +70,11 @@ def _rotate(  # type: ignore[no-untyped-def]
     x = tl.load(at + d, mask=inside, other=0.0)
     if head < HEADS + KV_HEADS:
         kind = x.dtype
+        # each dimension and its partner in the rotation; a dimension that is not rotated is its own partner
         partner = tl.where(d < HALF, d + HALF, tl.where(d < 2 * HALF, d - HALF, d))
         one = x.to(tl.float32)
         other = tl.load(at + partner, mask=inside).to(tl.float32)
+        # one scale for the head; the type of the model rounds between the two steps, as in plain torch
         if NORM:
             norm_at = q_norm_at if head < HEADS else k_norm_at
             scale = tl.rsqrt(tl.sum(one * one, axis=0) / D + eps)
@@ -80,6 +82,7 @@ def _rotate(  # type: ignore[no-untyped-def]
             other *= scale * tl.load(norm_at + partner, mask=inside).to(tl.float32)
             one = one.to(kind).to(tl.float32)
             other = other.to(kind).to(tl.float32)
+        # a dimension that is not rotated has cosine 1 and sine 0
         turns = d < 2 * HALF
         cosine = tl.load(cosine_at + token * HALF + d % HALF, mask=turns, other=1.0).to(tl.float32)
         sine = tl.load(sine_at + token * HALF + d % HALF, mask=turns, other=0.0).to(tl.float32)
