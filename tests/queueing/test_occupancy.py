@@ -66,6 +66,17 @@ def test_without_prompts_equal_passes_are_a_queue_of_many_servers():
     assert o.running[0] == pytest.approx(load)
 
 
+def test_clockwork_arrivals_keep_a_tenth_of_the_dispersion_of_poisson_arrivals():
+    """80 requests run on average. A dispersion of 0.1 needs 80 / 0.9 trials: 89 with a weight of one ninth,
+    and otherwise 90.
+    """
+    steps = server([0.01] * 200)
+    most, _ = capacity(steps, LENGTHS, Limits())
+    o = occupancy(steps, LENGTHS, np.array([80.0]), most, burstiness=1e9)
+    assert o.running[0] == pytest.approx(80.0, rel=1e-3)
+    assert o.dispersion.item() == pytest.approx((1 - 80 / 89) / 9 + (1 - 80 / 90) * 8 / 9, rel=1e-3)
+
+
 def test_passes_in_proportion_to_the_batch_are_one_server():
     """T(n) = n T(1) shares one server: geometric numbers, mean load / (1 - load) (processor sharing, one seat
     each).
