@@ -7,9 +7,11 @@ from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.cli.advise_words import draft_text
-from perfmodel.cli.output import Column, table
+from perfmodel.cli.output import Column, say, table
 
 DRAFT = Column("draft", left=True)
+ESTIMATED = "~"
+"""Mark of values under a load that were not simulated although the formulas may be inaccurate."""
 SHOWN = 6
 """Largest number of printed points of a front, and of printed rows of other layouts."""
 
@@ -28,6 +30,11 @@ def print_table(a: Advice, verbose: bool) -> None:
     else:
         columns += ["batch", *pace, *prices, "over baseline"]
     table(columns, [(name, *_row(a, p)) for name, p in rows])
+    if any(p.estimated for _, p in rows):
+        say(
+            f"{ESTIMATED}: not simulated, but by formulas that may be too fast at this load.",
+            "dim",
+        )
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:
@@ -68,18 +75,23 @@ def _row(a: Advice, p: Pick) -> tuple[str, ...]:
     price = [] if p.cost_per_million_tokens is None else [f"{p.cost_per_million_tokens:.2f}"]
     gain = a.gain(p) if a.chosen is None or p.hardware == a.chosen.hardware else None
     last = ["-" if gain is None else ratio_text(gain)]
-    ttft = []
+    ttft: tuple[str, ...] = ()
     if a.query.has_load:
-        ttft = ["-" if p.ttft_s is None else seconds(p.ttft_s)]
+        ttft = _under_load(p, ("-" if p.ttft_s is None else seconds(p.ttft_s),))
         last = [_share(p.slo_share), _share(p.load_share)]
     kind = [p.hardware] if a.by_hardware else []
     draft = draft_text(p) if p.gamma else "none"
     point = (p.layout, str(p.gpus), draft, str(p.gamma), str(p.batch))
-    return (*kind, *point, *ttft, *_pace(p), *price, *last)
+    return (*kind, *point, *ttft, *_under_load(p, _pace(p)), *price, *last)
 
 
 def _share(value: float | None) -> str:
     return "-" if value is None else f"{value:.0%}"
+
+
+def _under_load(p: Pick, cells: tuple[str, ...]) -> tuple[str, ...]:
+    """The cells of times and throughput, marked if they are only estimated."""
+    return tuple(f"{ESTIMATED}{cell}" for cell in cells) if p.estimated else cells
 
 
 def _pace(p: Pick | FrontPoint) -> tuple[str, str]:

@@ -38,12 +38,11 @@ def beside_load(
     """Alternatives with fewer GPUs, smaller number formats, a simpler layout, a shorter TTFT or a shorter
     draft.
 
-    - smaller: servers with smaller number formats that are better than the choice.
+    - smaller: servers with smaller formats of weights or cache that are better than the choice.
     """
     named = (
         _on_fewer_gpus(question, chosen),
         *(each.alternative for each in smaller),
-        _smaller_cache(question, chosen),
         _simpler(question, decision, chosen),
         _sooner(question, decision, chosen),
         _shorter(question, decision.option or chosen),
@@ -68,7 +67,7 @@ def _on_fewer_gpus(question: AdviseQuery, chosen: Served) -> Alternative | None:
     return started(enough_text(fewest), counted, fewest)
 
 
-def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
+def smaller_cache(question: AdviseQuery, chosen: Served) -> SmallerServers | None:
     """Servers with an FP8 cache on the same number of GPUs, in the layout of the choice or with half of its
     attention groups. The result is None if FP8 would change little, or if the question names a format. More
     requests of clients that wait for a seat are reason enough to name a smaller gain.
@@ -86,13 +85,14 @@ def _smaller_cache(question: AdviseQuery, chosen: Served) -> Alternative | None:
     if best.request_s > (NOTICED if more_seats else MUCH_SOONER) * chosen.request_s:
         return None
     times = f"{seconds(best.request_s)} instead of {seconds(chosen.request_s)}"
-    text = f"With --kv-dtype fp8 a request takes {times}: {served_with_draft(best)}"
+    flags = "--kv-dtype fp8"
+    text = f"With {flags} a request takes {times}: {served_with_draft(best)}"
     if more_seats and best.candidate.layout == layout:
         text = (
-            f"Memory holds {chosen.seats} of {most} requests of a server, with --kv-dtype fp8 {best.seats}, "
-            f"and a request then takes {times}"
+            f"Memory holds {chosen.seats} of {most} requests of a server, with {flags} {best.seats}, and a "
+            f"request then takes {times}"
         )
-    return started(text, smaller, best)
+    return SmallerServers(flags, started(text, smaller, best), best, f"a request takes {times}")
 
 
 def _with_half_the_groups(question: AdviseQuery, layout: Layout) -> list[Layout]:

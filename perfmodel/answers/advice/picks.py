@@ -48,6 +48,8 @@ class Pick:
     - ttft_s: mean time to first token; None without a load.
     - slo_share: share of requests within the latency limits; None without limits.
     - load_share: the request rate divided by the saturation rate; None without a load.
+    - estimated: whether the values under a load come from the closed form although it may be inaccurate at
+      this load. Only layouts that cannot be the best are not simulated.
     """
 
     hardware: str
@@ -80,6 +82,7 @@ class Pick:
     ttft_s: float | None = None
     slo_share: float | None = None
     load_share: float | None = None
+    estimated: bool = False
     tpot_interval: tuple[float, float] | None = None
 
     @property

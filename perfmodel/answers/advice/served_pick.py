@@ -5,6 +5,7 @@ from dataclasses import replace
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.served import Served
+from perfmodel.answers.load.traffic_rows import MadeBy
 
 
 def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
@@ -29,5 +30,6 @@ def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
         ttft_s=None if row.ttft_s is None else row.ttft_s.mean,
         slo_share=row.slo_share,
         load_share=load_share,
+        estimated=bool(row.doubts) and row.made_by is MadeBy.CLOSED_FORM,
         tpot_interval=row.tpot_interval,
     )

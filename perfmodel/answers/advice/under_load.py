@@ -9,7 +9,7 @@ from perfmodel.answers.advice.advice import Advice, Objective
 from perfmodel.answers.advice.advise_arguments import FILLING
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
-from perfmodel.answers.advice.beside_load import beside_load
+from perfmodel.answers.advice.beside_load import beside_load, smaller_cache
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.insufficient import Insufficient
 from perfmodel.answers.advice.load_decision import LoadDecision, decide_under_load
@@ -55,6 +55,8 @@ def under_load(question: AdviseQuery) -> Advice:
         pick = nearest.pick
         servers = f"{pick.replicas}x{pick.tp}"
         pools = pools.as_replayed(servers, pick.gamma, nearest.request_rate, nearest.alone)
+    if pools is not None and decision.chosen is None:
+        pools = pools.without_fewest_of_one  # the alternatives name them, from all layouts and with replays
     return replace(answer, pools=pools)
 
 
@@ -103,6 +105,8 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         warnings=warnings,
     )
     smaller = list(smaller_servers(question, chosen))
+    if (cached := smaller_cache(question, chosen)) is not None:
+        smaller.append(cached)
     alternatives = (*beside_load(question, decision, chosen, smaller), *_own_layer(question, decision))
     first = first_of_smaller(chosen, smaller)
     several = line_to_try is not None or any(each.line for each in alternatives)

@@ -25,7 +25,6 @@ def named(monkeypatch, chosen: SimpleNamespace, other: SimpleNamespace) -> list[
     """What is named next to the chosen servers if the other servers are the only alternative."""
     monkeypatch.setattr(beside_load, "confirmed", lambda question, estimate: estimate)
     monkeypatch.setattr(beside_load, "started", lambda text, question, served: text)
-    monkeypatch.setattr(beside_load, "_smaller_cache", lambda question, chosen: None)
     monkeypatch.setattr(beside_load, "shorter_draft", lambda question, point: None)
     monkeypatch.setattr(beside_load, "draft_text", lambda point: "no draft")
     question = AdviseQuery("qwen3-30b-a3b", "h100", gpus=8, clients=64, input_len=1000, output_len=100)

@@ -8,6 +8,7 @@ from perfmodel.answers.advice.eased_limit import _rounded_up
 from perfmodel.answers.advice.load_reasons import _near_tie
 from perfmodel.answers.advice.nearest import _limit
 from perfmodel.answers.advice.servers_needed import queues
+from tests.commands import read, run
 
 LIMITED = SimpleNamespace(objective="throughput", latency_limits_ms={"ttft": 1000.0, "tpot": 30.0})
 
@@ -44,3 +45,18 @@ def test_a_draft_that_saves_half_to_two_and_a_half_per_cent_is_a_near_tie(reques
 @pytest.mark.parametrize(("time_ms", "rounded"), [(123.4, 130), (130.0, 130), (1001.0, 1100), (9.91, 10)])
 def test_an_eased_limit_has_two_digits_and_is_not_below_the_time(time_ms: float, rounded: float) -> None:
     assert _rounded_up(time_ms) == rounded
+
+
+def test_rows_that_are_only_estimated_are_marked_and_are_not_the_choice(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    load = ("--clients", "64", "--input-len", "1000", "--output-len", "300")
+    asked = ("advise", "--model", "llama-3.3-70b", "--hardware", "4xh100", *load)
+    picks = read(capsys, *asked)["layouts"]
+    assert not picks[0]["estimated"]
+    estimated = [pick for pick in picks if pick["estimated"]]
+    text = run(capsys, *asked)
+    assert bool(estimated) is ("~: not simulated" in text)
+    assert estimated
+    for pick in estimated:
+        assert f" ~{pick['throughput_tokens_per_s_per_device']:.0f} " in text

@@ -40,8 +40,8 @@ def fewer_in_two_pools(question: AdviseQuery, gpus: float) -> Iterator[Alternati
     if not found:
         return
     pools, drafting = min(found, key=lambda each: (each[0].devices, each[1].draft is not None))
-    if pools.devices > FEWER * gpus:
-        return
+    if pools.devices > FEWER * gpus or (question.searches_pools and pools.devices <= (question.gpus or 0)):
+        return  # two pools on the given devices are the first part of the answer
     row = load.row(pools, drafting.question.limits_s)
     prefill, decode = lines_of(question, drafting, pools, row.request_rate)
     draft = f"{drafting.draft}, gamma {pools.steps.gamma}" if pools.steps.gamma else "no draft"

@@ -23,8 +23,8 @@ class PoolOption:
     - ratio: the number of prefill devices per decode device with which both pools reach their limits at the
       same rate.
     - needed, needed_gpus: the servers on the fewest devices with which an option of this kind serves the
-      given load, and the number of these devices. Both are None if no number is sufficient, or if any number
-      is.
+      given load, and the number of these devices. Both are None if no number is sufficient, if any number is,
+      or if the alternatives of the answer name the fewest devices of one pool.
     - ttft_s, ttft_p90_s, tpot_s, tpot_p90_s: mean and 90th percentile of the latencies, on all given devices
       under the given load. All four are None if the devices cannot serve this load.
     - slo_share: the share of requests within the limits, on the same devices and under the same load.
@@ -133,6 +133,12 @@ class PoolAdvice:
                 option = _at_rate(option, gamma if option.gamma else 0, found, self.gpus)
             options.append(option)
         options.sort(key=lambda option: -option.most_requests_per_s)
+        return replace(self, options=tuple(options))
+
+    @property
+    def without_fewest_of_one(self) -> "PoolAdvice":
+        """The comparison without the smallest number of devices of one pool."""
+        options = [o if o.two else replace(o, needed=None, needed_gpus=None) for o in self.options]
         return replace(self, options=tuple(options))
 
     @property
