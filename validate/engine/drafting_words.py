@@ -87,6 +87,11 @@ def stated(words: str, gamma: int | None = None) -> GivenFacts:
     return GivenFacts(gamma=length, accepted=means.pop() if len(means) == 1 else None)
 
 
+def states_acceptance(words: str) -> bool:
+    """Whether a text states an accepted share or the tokens per iteration."""
+    return any(_shares(words)) or _MEAN.search(words) is not None
+
+
 def _shares(words: str) -> Iterator[float]:
     """Shares of drafted tokens, each 0 to 1."""
     for one in _SHARE.finditer(words):

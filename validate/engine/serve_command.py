@@ -123,8 +123,9 @@ def question_of(text: str, hardware: str = "DEVICE") -> str | None:
         return None
 
 
-def _question(command: ServerCommand, options: list[str], hardware: str) -> str:
-    """The command line of the question. Raises ValueError for a configuration that is no JSON.
+def _question(command: ServerCommand, options: list[str], hardware: str) -> str | None:
+    """The command line of the question; None for the name of an image without a model. Raises ValueError for
+    a configuration that is no JSON.
 
     - options: the words after the program.
     """
@@ -137,6 +138,8 @@ def _question(command: ServerCommand, options: list[str], hardware: str) -> str:
         flags |= _example("--host-bandwidth")
     version = f"{VERSION_SEPARATOR}{command.version}" if command.version else ""
     flags |= {"--engine": f"{command.program.engine}{version}", "--batch": "1", "--context": "8k"}
+    if command.program.is_image and "--model" not in flags:
+        return None
     verb = "whatif"
     if tree := _tree(options):
         verb = "tree"

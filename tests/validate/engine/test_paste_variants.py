@@ -123,3 +123,13 @@ def test_rows_of_a_table_name_their_own_concurrency() -> None:
 """
     steps = read_pasted("-", table, GivenFacts(input=500))
     assert [(step.batch, step.gamma) for step in steps] == [(1, 0), (1, 3), (32, 0), (32, 3)]
+
+
+def test_a_line_with_an_acceptance_is_an_answer_with_a_draft() -> None:
+    """The lines beside it, which have none, are answers without a draft."""
+    line = "512 tokens generated in 11.4 seconds (Generate: 44.8 T/s, Context: 1820 tokens"
+    text = f"{line})\n{line}, Draft acceptance: 70%)\n"
+    refused("-: gamma: must be stated", read_pasted, "-", text, GivenFacts())
+    alone, drafting = read_pasted("-", text, GivenFacts(gamma=3))
+    assert (alone.gamma, drafting.gamma) == (0, 3)
+    assert drafting.tokens_per_iteration == pytest.approx(1 + 0.7 * 3)

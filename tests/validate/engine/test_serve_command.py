@@ -166,3 +166,7 @@ def test_a_count_of_99_layers_means_all_of_them(layers: str, asked: str) -> None
     assert question is not None
     assert ("--gpu-layers" in question) is bool(asked)
     assert asked in question
+
+
+def test_the_name_of_an_image_alone_is_no_question() -> None:
+    assert question_of('repository: "vllm/vllm-openai"\ntag: "v0.29.0"') is None

@@ -5,9 +5,18 @@ MLX print them, or only ``35 tok/s``.
 import re
 
 from perfmodel.errors import refuse
+from perfmodel.validate.engine.drafting_words import stated, states_acceptance
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import TextForm, number
-from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
+from perfmodel.validate.engine.timing import (
+    NOT_SPECULATED,
+    GivenFacts,
+    RequestLengths,
+    SpeculatedTokens,
+    Timing,
+    needed,
+    speculation,
+)
 
 _KOBOLD = re.compile(
     r"CtxLimit:\s*(?P<context>\d+)/\d+, Amt:\s*(?P<tokens>\d+)/\d+,.*?"
@@ -39,9 +48,10 @@ _LINES = (_KOBOLD, _TABBY, _LLAMA_CLI, _ALONE, _TIMED, _WEBUI)
 
 
 class OneLine(TextForm):
-    """A line is one answer. It runs alone on the device, unless the user gives ``batch=N``. Accepted tokens
-    are not printed, so the user gives ``gamma=N,accepted=X``. Some programs print no lengths; the user then
-    gives ``input=N,output=N``.
+    """A line is one answer. It runs alone on the device, unless the user gives ``batch=N``.
+
+    If some lines state an acceptance, only these answers have drafts. Otherwise, the user gives
+    ``gamma=N,accepted=X``. Some programs print no lengths; the user then gives ``input=N,output=N``.
     """
 
     title = "speed of an output, as koboldcpp, tabbyAPI and llama-cli print it"
@@ -53,7 +63,18 @@ class OneLine(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        return [_step(where, answer, facts) for line in _LINES for answer in line.finditer(text)]
+        answers = [answer for line in _LINES for answer in line.finditer(text)]
+        drafts = [states_acceptance(_whole_line(answer)) for answer in answers]
+        steps = []
+        for answer, of_draft in zip(answers, drafts, strict=True):
+            if of_draft:
+                told = facts.over(stated(_whole_line(answer), facts.gamma))
+                needed(where, "gamma", told.gamma)
+                drafted = speculation(where, told, None, None)
+            else:
+                drafted = NOT_SPECULATED if any(drafts) else speculation(where, facts, None, None)
+            steps.append(_step(where, answer, facts, drafted))
+        return steps
 
     def note(self, text: str, facts: GivenFacts) -> str:
         """See `TextForm.note`."""
@@ -62,7 +83,14 @@ class OneLine(TextForm):
         return "tabbyAPI runs ExLlama, of whose kernels no times were fitted: compared with another engine"
 
 
-def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
+def _whole_line(answer: re.Match[str]) -> str:
+    """The line with this answer, of which the match can be a part."""
+    text = answer.string
+    start = text.rfind("\n", 0, answer.start()) + 1
+    return text[start : answer.end()] + text[answer.end() :].partition("\n")[0]
+
+
+def _step(where: str, answer: re.Match[str], facts: GivenFacts, drafted: SpeculatedTokens) -> Timing:
     words = answer.groupdict()
     figures = {name: number(where, name, word) for name, word in words.items() if word is not None}
     tokens = figures.get("tokens", facts.output or 1.0)
@@ -75,7 +103,6 @@ def _step(where: str, answer: re.Match[str], facts: GivenFacts) -> Timing:
         prompt = figures["prompt"]
     if not figures["rate"]:
         raise refuse(where, "tokens per second", "above 0", words["rate"])
-    drafted = speculation(where, facts, None, None)
     seconds = drafted.tokens_per_iteration / figures["rate"]
     lengths = RequestLengths(needed(where, "input", prompt), tokens)
     how = "decoding time over iterations"
