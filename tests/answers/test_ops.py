@@ -109,3 +109,16 @@ def test_where_the_host_limits_fixed_costs_matter_and_bandwidth_does_not() -> No
     swings = {move.input: move.swing for move in moves}
     assert swings["fixed costs"] > 0.01
     assert swings["memory bandwidth"] < swings["fixed costs"] / 2
+
+
+def test_an_acceptance_is_moved_by_5_points_and_never_beyond_certainty() -> None:
+    question = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 1000, "gamma": 3}
+    for alpha, low, high in ((0.7, "0.65", "0.75"), (0.98, "0.93", "1"), (0.03, "0", "0.08")):
+        moves = {move.input: move for move in pm.sensitivity(**question, alpha=alpha)}
+        moved = moves["acceptance alpha"]
+        assert (moved.low, moved.high) == (low, high)
+
+
+def test_a_baseline_without_a_published_acceptance_gets_one_token() -> None:
+    accepted = pm.whatif("yi-1.5-9b", "h100", 1, 1000, 0).acceptance
+    assert (accepted.alpha, accepted.tokens_per_iteration) == (0.0, 1.0)

@@ -83,7 +83,7 @@ def test_head_may_stay_whole():
 
 @pytest.mark.parametrize("tp", [3, 5, 64, 0, -2])
 def test_a_degree_that_does_not_divide_the_heads_is_refused(tp):
-    with pytest.raises(InputError, match=r"must divide the 32 query heads of llama-3\.1-8b"):
+    with pytest.raises(InputError, match=r"must divide the 32 .* \(one of 1, 2, 4, 8, 16, 32\), given"):
         device_shard("llama-3.1-8b", tp)
 
 
