@@ -156,3 +156,12 @@ def test_a_search_has_no_layout_that_the_published_checkpoint_forbids() -> None:
     assert any("8 devices would divide a block" in skip.reason for skip in answer.skipped)
     own = advise("qwen3-coder-480b-a35b", "8xh200", weights="fp8", context=20480, model_path="me/fp8")
     assert any(pick.layout == "TP 8" for pick in own.layouts)
+
+
+@pytest.mark.parametrize(("draft", "runs"), [("eagle", True), ("eagle3", False), ("dflash", False)])
+def test_drafts_that_read_inner_layers_do_not_run_where_the_engine_withholds_these(
+    draft: str, runs: bool
+) -> None:
+    answer = whatif("gemma-2-9b", "h100", 1, 4000, 2, draft=draft, alpha=0.6, engine="vllm")
+    assert answer.runs_in is not None
+    assert answer.runs_in.startswith("not in vLLM") != runs

@@ -206,3 +206,12 @@ def test_every_way_to_damage_a_good_file(tmp_path: Path, load: object) -> None:
 )
 def test_a_fault_in_plain_words(type_: Any, value: Any, place: tuple[str, ...], message: str) -> None:
     assert find_fault(type_, value) == (place, message)
+
+
+def test_a_file_of_more_than_4_mib_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "large.yaml"
+    path.write_text("#" * (4 * 2**20 - 5) + "\na: 1")
+    assert files.read_mapping(path) == {"a": 1}
+    path.write_text("#" * (4 * 2**20 - 4) + "\na: 1")
+    with pytest.raises(InputError, match="at most 4194304 bytes, given 4194305"):
+        files.read_mapping(path)

@@ -21,7 +21,9 @@ from perfmodel.reading import data_folder, is_folder, read_text
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
-"""Size limit of a file."""
+"""Size limit of a data file. The largest bundled file has 24 kB. A file of weights that was named by mistake
+is refused before it is read.
+"""
 SUFFIXES = (".yaml", ".yml", ".json", ".gguf")
 """Suffixes of data files."""
 NOT_IN_A_WORD = r"(?<![\w-])"
