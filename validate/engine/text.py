@@ -15,11 +15,14 @@ from perfmodel.reading import parse_json
 MAX_COUNT = 1e18
 """Largest number in a text. Sums of such numbers stay finite."""
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)")
+"""A control sequence of a terminal, or the carriage return of a line end of Windows."""
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
 _WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,.])")
 """A number such as 1.201,33."""
 _WITH_POINT = re.compile(r"\d\.\d")
+"""A number with a decimal point. The commas of a cell with such a number are not decimal commas."""
 _LIST = re.compile(r"\{|[\[(]\s*\d+\s*,\s*\d+\s*[,\])]")
+"""A mapping or a list of whole numbers such as [1, 2]. Their commas are not decimal commas."""
 _FIGURE = re.compile(r"(?:[-–—]|[~≈]?\d[\d,.]*\s*(?:%|x|×|tok/s|t/s|tokens/s)?|)", re.I)
 """A cell of a table with a figure, or an empty one."""
 _HEAD = re.compile(r"(?=.*[A-Za-z])\D.*[^:]|[A-Za-z]")
@@ -28,12 +31,16 @@ _BETWEEN_CELLS = (re.compile(r"\t"), re.compile(r","), re.compile(r";"), re.comp
 """Separators of the cells in tables without bars."""
 _FENCE = re.compile(r"^[ \t>]*```.*\n?", re.M)
 _PREFIXES = (
+    # a quotation
     re.compile(r"> ?"),
+    # docker compose: vllm-1  | INFO ...
     re.compile(r"(?P<name>[\w./-]+) +\|(?: |$)"),
+    # a time: 2026-11-02T10:00:00Z ...
     re.compile(r"\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)? "),
+    # journalctl: Nov 02 10:00:00 host vllm[7]: ...
     re.compile(r"[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d \S+ [^\s:]+: ?"),
 )
-"""Prefixes of every line: of a quotation, of a container's log, of a time, and of the system journal."""
+"""Prefixes that are removed if every line has them."""
 _RECORD = re.compile(
     r"(?:\(\S+ pid=\d+\) )?(?:DEBUG|INFO|WARNING|ERROR) \d\d-\d\d \d\d:\d\d:\d\d"
     r"|\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
