@@ -297,3 +297,12 @@ def test_annotations_may_be_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     precision = Precision(weight_format("bf16"), kv_format("bf16"))
     draft = drafts.make_draft("later:step=2", load_model("llama-3.1-8b"), precision, 1, method)
     assert vars(draft)["step"] == 2
+
+
+@pytest.mark.parametrize(("layout", "head_dim", "rows"), [(LLAMA, 64, 4), (LLAMA, 128, 4), (LLAMA, 256, 8)])
+def test_a_query_token_fills_a_row_for_each_head_and_more_for_wide_heads(
+    layout: kv.KVLayout, head_dim: float, rows: float
+) -> None:
+    """32 query heads share 8 KV heads. A tile has half as many rows for heads of 256 values."""
+    assert layout.replace(head_dim=head_dim).group == rows
+    assert LATENT.group == 128 * 576 / 128

@@ -229,3 +229,10 @@ def test_all_reduces_belong_to_a_kind_of_box() -> None:
 )
 def test_the_kind_of_a_step_has_its_own_error(experts: bool, batch: float, context: float, kind: str) -> None:
     assert step_kind(experts, batch, context) == kind
+
+
+def test_borrowed_constants_are_as_far_as_those_of_another_device() -> None:
+    own = load_bundled("h200-sxm-141gb.vllm")
+    borrowed = own.replace(constants_of="sglang")
+    for gpu, relation in (("h200-sxm-141gb", "transferred"), ("mi300x-192gb", "maker")):
+        assert borrowed.relation("target_s", "gpt-oss-120b", load_gpu(gpu)) == relation
