@@ -9,12 +9,7 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.other_kinds import (
-    cost_of,
-    nearest_kind,
-    of_one_kind,
-    with_smaller_weights_on_all,
-)
+from perfmodel.answers.advice.other_kinds import OfKind, nearest_kind, with_smaller_weights_on_all
 from perfmodel.answers.declaration import asks
 
 
@@ -27,15 +22,15 @@ def advise(question: AdviseQuery) -> Advice:
     from the bundled measurements. Raises InputError for wrong input.
     """
     kinds = question.by_kind
-    answers = [of_one_kind(each) for each in kinds]
-    feasible = [a for a in answers if a.chosen is not None]
-    if len(answers) == 1:
-        return answers[0]
+    found = [OfKind.of(each) for each in kinds]
+    if len(found) == 1:
+        return found[0].answer()
+    feasible = sorted((each for each in found if each.pick is not None), key=lambda each: each.cost)
     if not feasible:
-        return nearest_kind(answers)
-    feasible.sort(key=cost_of)
+        return nearest_kind([each.answer() for each in found])
     best = feasible[0]
-    picks = tuple(a.chosen for a in feasible if a.chosen is not None)
-    lines = {each.line for each in best.alternatives if each.line is not None}
+    answer = best.answer()
+    picks = tuple(each.pick for each in feasible if each.pick is not None)
+    lines = {each.line for each in answer.alternatives if each.line is not None}
     smaller = [each for each in with_smaller_weights_on_all(kinds, best) if each.line not in lines]
-    return replace(best, by_hardware=picks, alternatives=(*smaller, *best.alternatives))
+    return replace(answer, by_hardware=picks, alternatives=(*smaller, *answer.alternatives))

@@ -1,70 +1,98 @@
 """Chooses among several kinds of device, and tries FP8 weights on each kind."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.at_batches import at_batches
+from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.smaller_formats import SMALLER, may_be_smaller
-from perfmodel.answers.advice.under_load import under_load
+from perfmodel.answers.advice.under_load import Found
 from perfmodel.answers.text import Note
 from perfmodel.errors import InputError
 
 
-def of_one_kind(question: AdviseQuery) -> Advice:
-    """The answer of `advise` for one kind of device."""
-    return under_load(question) if question.has_load else at_batches(question)
+@dataclass(frozen=True, slots=True)
+class OfKind:
+    """The choice on one kind of device. The rest of its answer is only made if it is needed.
 
-
-def cost_of(answer: Advice) -> float:
-    """A sort key for the answers for several kinds of device. The best answer has the smallest key. If the
-    objective is latency, the key is the TPOT. Otherwise, the key is the price per token or, without prices,
-    the inverse of the throughput per device. For an answer without a choice, the key is that of its nearest
-    servers. Without such servers, the key is infinite.
+    - pick: the choice; None if nothing is feasible.
+    - line: returns the command line of a server of the choice, or None.
+    - answer: returns the whole answer.
     """
-    p = answer.chosen or (None if answer.nearest is None else answer.nearest.pick)
-    if p is None:
-        return math.inf
-    if answer.objective.name == "latency":
+
+    question: AdviseQuery
+    pick: Pick | None
+    line: Callable[[], str | None]
+    answer: Callable[[], Advice]
+
+    @classmethod
+    def of(cls, question: AdviseQuery) -> "OfKind":
+        """The choice of `advise` for one kind of device. Raises InputError for wrong input."""
+        if question.has_load:
+            found = Found.of(question)
+            return cls(question, found.pick, lambda: found.line, found.answer)
+        answer = at_batches(question)
+        return cls(question, answer.chosen, lambda: _line(answer), lambda: answer)
+
+    @property
+    def cost(self) -> float:
+        """The `cost` of the choice; infinite without one."""
+        return math.inf if self.pick is None else cost(self.pick, self.question.objective)
+
+
+def cost(p: Pick, objective: str) -> float:
+    """A sort key for the choices on several kinds of device. The best choice has the smallest key. If the
+    objective is latency, the key is the TPOT. Otherwise, the key is the price per token or, without prices,
+    the inverse of the throughput per device.
+    """
+    if objective == "latency":
         return p.tpot_s
     if p.cost_per_million_tokens is not None:
         return p.cost_per_million_tokens
     return 1.0 / p.throughput_tokens_per_s_per_device
 
 
+def _cost_of(answer: Advice) -> float:
+    """The `cost` of the nearest servers of an answer without a choice; infinite without such servers."""
+    return math.inf if answer.nearest is None else cost(answer.nearest.pick, answer.objective.name)
+
+
+def _line(answer: Advice) -> str | None:
+    """The command line of a server of the choice, in the engine of the answer."""
+    word = "" if answer.calibration is None else answer.calibration.stack.partition(" ")[0]
+    return None if answer.serve is None else answer.serve.lines.get(word)
+
+
 def nearest_kind(answers: Sequence[Advice]) -> Advice:
-    """The answer if no kind of device is feasible: the best answer by `cost_of`, with the reasons for the
-    other kinds as warnings.
+    """The answer if no kind of device is feasible: the one with the best nearest servers, with the reasons
+    for the other kinds as warnings.
     """
-    best = min(answers, key=cost_of)
+    best = min(answers, key=_cost_of)
     others = (Note(f"on {a.query.hardware}: {a.reason}") for a in answers if a is not best)
     return replace(best, warnings=(*best.warnings, *others))
 
 
-def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: Advice) -> tuple[Alternative, ...]:
+def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: OfKind) -> tuple[Alternative, ...]:
     """The alternative with FP8 weights that is best over all kinds of device. The result is empty if this
     alternative is not clearly better than `best`.
     """
-    answers = []
+    found = []
     for question in kinds:
         if may_be_smaller(question):
             with suppress(InputError):
-                answers.append(of_one_kind(replace(question, weights=SMALLER)))
-    feasible = [a for a in answers if a.chosen is not None]
-    if not feasible:
+                found.append(OfKind.of(replace(question, weights=SMALLER)))
+    smaller = min(found, key=lambda each: each.cost, default=None)
+    if smaller is None or (p := smaller.pick) is None:
         return ()
-    smaller = min(feasible, key=cost_of)
-    gain = cost_of(best) / cost_of(smaller)
-    p = smaller.chosen
-    if gain <= 1.0 + ALIKE or p is None:
+    gain = best.cost / smaller.cost
+    if gain <= 1.0 + ALIKE:
         return ()
     draft = f"{p.draft}, gamma {p.gamma}" if p.gamma else "no draft"
     text = f"With --weights {SMALLER} {gain:.2f} times as good: {p.layout} on {p.hardware}, {draft}"
-    word = "" if smaller.calibration is None else smaller.calibration.stack.partition(" ")[0]
-    line = None if smaller.serve is None else smaller.serve.lines.get(word)
-    return (Alternative(f"{text}, batch {p.batch}", p.replicas, line),)
+    return (Alternative(f"{text}, batch {p.batch}", p.replicas, smaller.line()),)

@@ -3,7 +3,7 @@
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advice import Advice, Objective
 from perfmodel.answers.advice.advise_arguments import FILLING
@@ -20,6 +20,7 @@ from perfmodel.answers.advice.one_request import at_batch
 from perfmodel.answers.advice.one_server import line_of, of_other_weights, serve
 from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick
+from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.pools.search import advise_pools
 from perfmodel.answers.advice.run_first import first_change, run_first
 from perfmodel.answers.advice.searched_layouts import over_nodes
@@ -33,21 +34,51 @@ from perfmodel.answers.text import Note
 from perfmodel.specs import load_model
 
 
-def under_load(question: AdviseQuery) -> Advice:
-    """The answer of `advise` under a load. If the question does not state the number of GPUs, the choice has
-    the smallest number that serves the load within the limits. On these GPUs, the choice is the layout and
-    draft with the shortest mean time of a request. Raises InputError for requests with more tokens than the
-    model has positions.
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best servers for a load, from which the answer of `advise` is made. If the question does not state
+    the number of GPUs, the choice has the smallest number that serves the load within the limits. On these
+    GPUs, the choice is the layout and draft with the shortest mean time of a request.
     """
-    question = _at_its_context(question)
-    candidates = find_candidates(question)
-    pools = None
-    if question.searches_pools:
-        pools, candidates = advise_pools(question, candidates)
-    search = LoadSearch.of(question, candidates)
-    if not search.sufficient and (larger := over_nodes(question)):
-        search = LoadSearch.of(question, find_candidates(question, larger))
-    decision = decide_under_load(search)
+
+    search: LoadSearch
+    decision: LoadDecision
+    pools: PoolAdvice | None
+
+    @classmethod
+    def of(cls, question: AdviseQuery) -> "Found":
+        """Searches the servers. Raises InputError for requests with more tokens than the model has
+        positions.
+        """
+        question = _at_its_context(question)
+        candidates = find_candidates(question)
+        pools = None
+        if question.searches_pools:
+            pools, candidates = advise_pools(question, candidates)
+        search = LoadSearch.of(question, candidates)
+        if not search.sufficient and (larger := over_nodes(question)):
+            search = LoadSearch.of(question, find_candidates(question, larger))
+        return cls(search, decide_under_load(search), pools)
+
+    @property
+    def pick(self) -> Pick | None:
+        """The configuration of the choice; None if no servers can serve the load."""
+        return _pick(self.decision.chosen, self.search.question)
+
+    @property
+    def line(self) -> str | None:
+        """The command line of a server of the choice; None if there is none."""
+        chosen = self.decision.chosen
+        lines = None if chosen is None else serve(self.search.question, chosen.point, chosen.started_seats)
+        return None if lines is None or chosen is None else line_of(lines, chosen.point)
+
+    def answer(self) -> Advice:
+        """The whole answer, with alternatives and warnings."""
+        return _answer(self.search, self.decision, self.pools)
+
+
+def _answer(search: LoadSearch, decision: LoadDecision, pools: PoolAdvice | None) -> Advice:
+    """The answer, with the comparison of pools if there is one."""
     answer = (
         _insufficient(search) if decision.chosen is None else _sufficient(search, decision, decision.chosen)
     )
