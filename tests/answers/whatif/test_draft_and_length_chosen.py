@@ -76,6 +76,8 @@ def test_where_no_length_gains_the_verdict_is_that_of_the_least_loss() -> None:
     assert at_length.speedup_interval == pytest.approx((low, high), abs=0.005)
     shorter = [whatif(near.query, gamma=n).speedup or 0.0 for n in (1, 2, 3)]
     assert at_length.speedup == max(shorter) < 1.0
+    up_to_one = whatif(near.query, gamma=None, max_gamma=1)
+    assert "gamma 1 gives" in up_to_one.reason
     sure = whatif("llama-3.1-8b", "h100", 1, 1024, draft="eagle3", alpha=0.0)
     assert sure.verdict == "does_not_pay"
     asked = whatif("gpt-oss-20b", "rtx-5090", 1, 4096, draft="eagle3", engine="llamacpp", gamma=0)
