@@ -111,7 +111,13 @@ def cold() -> list[Row]:
         over = processor_s / numpy_s
         rows.append(Row(f"cold: {name}", processor_s, "s", 0.3, wall_s))
         rows.append(
-            Row(f"cold: {name}, divided by the import of numpy", over, "x numpy", 2.6, wall_s / numpy_wall_s)
+            Row(
+                f"cold: {name}, relative to the time to import numpy",
+                over,
+                "x numpy",
+                2.6,
+                wall_s / numpy_wall_s,
+            )
         )
         megabytes = max(each.megabytes for each in ended[name])
         rows.append(Row(f"cold: {name}, peak memory", megabytes, "MB", 90))
@@ -124,8 +130,14 @@ def sweep() -> list[Row]:
         out = str(Path(folder) / "out.csv")
         process = child("-m", "perfmodel", "sweep", *SUBJECT, *GRID, "--output", out)
     return [
-        Row("a row of a sweep of 1,000,000 rows to CSV", process.processor_s, "us", 3, process.wall_s),
-        Row("a sweep of 1,000,000 rows to CSV, peak memory", process.megabytes, "MB"),
+        Row(
+            "time per row when a sweep writes 1,000,000 rows to CSV",
+            process.processor_s,
+            "us",
+            3,
+            process.wall_s,
+        ),
+        Row("peak memory while a sweep writes 1,000,000 rows to CSV", process.megabytes, "MB"),
     ]
 
 

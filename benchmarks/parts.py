@@ -138,7 +138,7 @@ def whatifs() -> list[Row]:
         again = median(partial(whatif, query), 50)
         each = median_of([partial(whatif, other) for other in others])
         rows.append(again.row(f"a repeated what-if, {kind}", "ms", 3))
-        rows.append(each.row(f"one of 50 different what-ifs, {kind}", "ms", 3))
+        rows.append(each.row(f"median of 50 different what-ifs, draft: {kind}", "ms", 3))
     return rows
 
 
@@ -157,7 +157,7 @@ def handles() -> list[Row]:
         median(lambda: predictor(**subject).iteration_s(1, 1), 10).row("creating a predictor", "ms"),
         step.row("a step from a predictor", "us", 100),
         Row(
-            "time of a what-if / time of a step from a predictor",
+            "time of a what-if divided by the time that a predictor needs for one step",
             question.processor_s / step.processor_s,
             "x",
         ),
@@ -165,7 +165,9 @@ def handles() -> list[Row]:
         median(lambda: p.draft_s(16, 8192), 1000).row("a drafted token from a predictor", "us", 100),
         median(lambda: p.verify_s(16, 8192), 1000).row("a verification from a predictor", "us", 100),
         median(lambda: p.prefill_s(2000, 4000), 1000).row("a prompt from a predictor", "us", 100),
-        median(lambda: p.forward_s(new, past), 500).row("a pass of 64 requests and a prompt", "us", 100),
+        median(lambda: p.forward_s(new, past), 500).row(
+            "one pass with 64 decoding requests and one prompt", "us", 100
+        ),
         median(lambda: p.step_s(batches, contexts), 50).row("10,000 steps in one call", "ms", 10),
         median(lambda: p.iteration_s(batches, contexts), 50).row("10,000 iterations in one call", "ms", 10),
     ]
@@ -182,7 +184,7 @@ def million() -> list[Row]:
     over = answers.processor_s / yardstick.processor_s
     return [
         answers.row("1,000,000 answers", "s"),
-        Row("time of 1,000,000 answers / time of np.exp of 1,000,000 numbers", over, "x np.exp", 200),
+        Row("time of 1,000,000 answers, relative to np.exp on as many numbers", over, "x np.exp", 200),
         Row("1,000,000 answers, peak memory", megabytes, "MB", 1000),
     ]
 

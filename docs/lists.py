@@ -107,7 +107,7 @@ def _constants() -> str:
     return (
         "\n## Constants\n\n"
         "In a calibration file, each constant is one key, `{value: ..., stderr: ..., source: ...}`. The "
-        "keys have the order of this table. If a file does not contain an optional constant, the model "
+        "keys are in the same order as in this table. If a file does not contain an optional constant, the model "
         "leaves out its effect. "
         "[The model](model.md#2-from-counts-to-seconds) explains how times follow from the constants. "
         "[Contributing](contributing.md#a-constant) explains how to add a constant.\n\n"
@@ -227,7 +227,17 @@ def accuracy() -> str:
     parts = record["replays"]["held-out"]["partitions"]
     research = [parts[f"magicdec/{gpu}/speedup"] for gpu in ("h100-sxm-80gb", "a100-sxm-80gb")]
     off = "speedup " + " and ".join(map(_off, research))
-    rows.append(("MagicDec's stack", "H100 and A100, each row left out of its fit", "-", off, "-", "-", "-"))
+    rows.append(
+        (
+            "MagicDec's stack",
+            "H100 and A100, each row predicted by a fit without that row",
+            "-",
+            off,
+            "-",
+            "-",
+            "-",
+        )
+    )
     rows.append(("this project's decoder", *_own_gpu(record["replays"]["shipped"]["partitions"])))
     head = [
         "engine",
@@ -289,8 +299,9 @@ def _threads() -> str:
     asked = read_published("threads", Thread)
     contained = [thread.contained for thread in asked if thread.contained is not None]
     sides = sum(thread.same_side for thread in asked)
-    inside = f"{sum(contained)} of {len(contained)} are in the 90 % interval"
-    return f"{sides} of {len(asked)} speedups are on the predicted side of 1; {inside}"
+    measured = f"{sides} of {len(asked)} measured speedups are on the predicted side of 1"
+    intervals = f"{len(contained)} predictions have a 90 % interval"
+    return f"{measured}; {intervals}, which contains {sum(contained)} of the measured speedups"
 
 
 def _lost(sweeps: dict[str, Any]) -> str:
@@ -303,8 +314,8 @@ def _own_gpu(parts: dict[str, Any]) -> tuple[str, ...]:
     name = max(key for key in parts if key.endswith("-gpu-headline/h200-sxm-141gb/speedup"))
     step = parts[name.removesuffix("speedup") + "target_s"]
     speedup = parts[name]
-    constants = "constants from single kernels (for Quest also from passes)"
-    judged = f"[one H200](docs/h200.md), {speedup['rows']} points, {constants}"
+    constants = "constants measured on single kernels (for Quest, on whole passes too)"
+    judged = f"[one H200](docs/h200.md), {speedup['rows']} points; {constants}"
     return judged, _off(step), f"speedup {_off(speedup)}", "-", "-", "-"
 
 

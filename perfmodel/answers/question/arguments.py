@@ -153,7 +153,7 @@ DraftTP = Annotated[
     Argument(
         "Tensor-parallel degree of the draft.",
         "N",
-        default="that of --tp, or the largest that the draft allows",
+        default="the value of --tp, or the largest smaller one that the draft allows",
         group="Draft",
     ),
 ]

@@ -269,8 +269,8 @@ class EngineConstants(Frozen):
             "attention",
             "kv_load",
             "factor",
-            "share of its bandwidth that one multiprocessor reaches on a cache in one piece with several "
-            "query tokens; 0 means the value of block_bandwidth",
+            "block_bandwidth of passes with several query tokens that read the cache in one piece; 0 means "
+            "the value of block_bandwidth",
         ),
     ] = ABSENT
     wide_norm_s: Annotated[

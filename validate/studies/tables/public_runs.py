@@ -76,6 +76,8 @@ def choices(record: Record) -> Rows:
 
 def _in_words(value: Any) -> str:
     """A choice as the text of one cell."""
+    if isinstance(value, dict) and any(isinstance(each, dict) for each in value.values()):
+        return "; ".join(f"{key}: {_in_words(each)}" for key, each in value.items())
     if isinstance(value, dict):
         return ", ".join(f"{key} {_in_words(each)}" for key, each in value.items())
     if isinstance(value, list):

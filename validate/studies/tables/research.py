@@ -29,7 +29,7 @@ def summary(record: Record) -> Rows:
 def _replay_rows(replay: Record) -> Rows:
     """The errors and verdicts of published rows, each predicted by a fit without its fold."""
     overall = replay["overall"]
-    yield ["number of figures of fitted stacks (T_T, T_D, T_V, speedup)", str(overall["rows"])]
+    yield ["number of measured values (T_T, T_D, T_V, speedup) of fitted stacks", str(overall["rows"])]
     yield ["mean error, each fold left out of the fit", f"**{percent(overall['mape'], 2)} %**"]
     bias = percent(overall["bias"], sign="+")
     worst = percent(overall["worst"], sign="+")
@@ -47,7 +47,10 @@ def _bound_rows(bounds: Record) -> Rows:
         str(bounds["checked"]),
     ]
     closest = f"{percent(bounds['closest'])} % of the measured time"
-    yield ["measured times below their lower bound; largest bound", f"{len(bounds['violations'])}; {closest}"]
+    yield [
+        "measured times below their lower bound; largest ratio of bound to time",
+        f"{len(bounds['violations'])}; {closest}",
+    ]
 
 
 def _gamma_rows(gamma: Record) -> Rows:
