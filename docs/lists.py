@@ -107,8 +107,8 @@ def _constants() -> str:
     return (
         "\n## Constants\n\n"
         "In a calibration file, each constant is one key, `{value: ..., stderr: ..., source: ...}`. The "
-        "keys are in the same order as in this table. If a file does not contain an optional constant, the model "
-        "leaves out its effect. "
+        "keys are in the same order as in this table. "
+        "If a file does not contain an optional constant, the model leaves out its effect. "
         "[The model](model.md#2-from-counts-to-seconds) explains how times follow from the constants. "
         "[Contributing](contributing.md#a-constant) explains how to add a constant.\n\n"
         + "\n".join(table(head, rows, text_columns=range(6)))
