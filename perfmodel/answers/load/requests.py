@@ -17,10 +17,12 @@ starts with the replay, so it is left out of the results (`ReplayedRequests.in_s
 
 
 def count_at(question: TrafficQuery, load: float) -> int:
-    """The number of random requests in a replay at a load. With many clients, it rises with their number. If
-    the question asks for replays, it is the stated number, as in a benchmark.
+    """The number of random requests in a replay at a load. With many clients, it rises with their number, up
+    to `LONGEST`. If the question asks for replays, it is the stated number, as in a benchmark.
     """
-    return max(question.num_prompts, WAVES * round(load)) if question.settles else question.num_prompts
+    if not question.settles:
+        return question.num_prompts
+    return max(question.num_prompts, min(WAVES * round(load), LONGEST))
 
 
 def requests_at(question: TrafficQuery, load: float) -> Arrivals:
