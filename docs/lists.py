@@ -188,8 +188,11 @@ def _default(field: dict[str, Any], required: bool) -> str:
     return f"`{json.dumps(default)}`"
 
 
-def _type(field: dict[str, Any]) -> str:
-    """A JSON schema's type in words."""
+def _type(field: dict[str, Any], plural: str = "") -> str:
+    """A JSON schema's type in words.
+
+    - plural: "s" for several values of the type.
+    """
     if "$ref" in field:
         name = field["$ref"].rpartition("/")[2]
         if name in [model.__name__ for model in SECTIONS]:
@@ -200,12 +203,18 @@ def _type(field: dict[str, Any]) -> str:
     if "const" in field or "enum" in field:
         return " or ".join(f"`{value}`" for value in field.get("enum", [field.get("const")]))
     if "items" in field:
-        return f"list of {_type(field['items'])}"
+        return f"list{plural} of {_type(field['items'], 's')}"
     if isinstance(field.get("additionalProperties"), dict):
-        return f"name: {_type(field['additionalProperties'])}"
-    limits = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
-    said = "".join(f" {sign} {field[key]:g}" for key, sign in limits.items() if key in field)
-    return f"{field['type']}{said}"
+        return f"{_type(field['additionalProperties'], 's')}, by name"
+    return f"{field['type']}{plural}{_limits(field)}"
+
+
+def _limits(field: dict[str, Any]) -> str:
+    """The limits of a number in words."""
+    if "minimum" in field and "maximum" in field:
+        return f" from {field['minimum']:g} to {field['maximum']:g}".replace("e+0", "e").replace("e+", "e")
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤"}
+    return "".join(f" {sign} {field[key]:g}" for key, sign in signs.items() if key in field)
 
 
 PAGES = {entry[0]: functools.partial(_table, *entry) for entry in CATALOGUES} | {"records": _records}

@@ -71,7 +71,7 @@ def _counts(rows: Sequence[Thread]) -> str:
     return (
         f"For {sides} of these {len(rows)} configurations, the predicted and the measured speedup are on the "
         f"same side of 1.0x. Of the {len(intervals)} predictions with a 90 % interval, {sum(intervals)} have "
-        "the measured speedup in this interval."
+        "an interval that contains the measured speedup."
     )
 
 

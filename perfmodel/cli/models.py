@@ -18,7 +18,7 @@ def _attention(m: ModelSpec) -> str:
     if m.num_sliding_layers:
         parts.append(f"{m.num_sliding_layers} of {m.num_attention_layers} sliding")
     if m.indexer:
-        parts.append(f"{m.indexer.topk} chosen")
+        parts.append(f"{m.indexer.topk} entries selected")
     if m.linear_attention:
         parts.append(f"{m.linear_attention.layers} of {m.num_hidden_layers} layers {m.linear_attention.kind}")
     return ", ".join(parts)

@@ -78,7 +78,7 @@ class Protocol(Frozen):
     ] = 20
     iterations: Annotated[Positive, Meta(description="number of iterations of the loop per sample")] = 4
     read_every: Annotated[
-        Positive, Meta(description="number of iterations between two reads of the lengths")
+        Positive, Meta(description="number of iterations between two reads of the sequence lengths")
     ] = 4
     graphs: Annotated[
         bool, Meta(description="on CUDA, capture iterations and phases as graphs and replay them")
@@ -137,7 +137,7 @@ class Plan(Frozen):
     device: Annotated[Literal["cpu", "cuda"], Meta(description="kind of device")]
     hardware: Annotated[str, Meta(description="device of the predictions; `--hardware` overrides it")]
     tensor_parallel: Annotated[
-        Positive, Meta(description="number of processes that share the model, which torchrun starts")
+        Positive, Meta(description="number of processes that torchrun starts and that share the model")
     ] = 1
     attention: Annotated[
         Literal["auto", "math", "sdpa", "triton", "triton-unsplit"], Meta(description="attention kernel")

@@ -29,7 +29,8 @@ SAMPLES: dict[str, dict[str, str]] = {
         "sd_draft_s": "all draft passes of an iteration: gamma x T_D, or a tree's levels",
         "sd_verify_s": "the target's verification (T_V) of gamma + 1 tokens, or of a tree's nodes",
         "sd_accept_s": "accepting drafted tokens, and sampling the bonus token",
-        "sd_commit_s": "storing these tokens in the caches and the draft's view, including periodic work",
+        "sd_commit_s": "writing these tokens to the caches and to the part of the cache that the draft "
+        "reads, including updates that not every iteration makes",
     },
     "kernel": {"call_s": "time of one kernel call: the mean over `calls` calls timed together"},
 }
@@ -106,7 +107,7 @@ class PointRow(PlanPoint):
         Meta(
             ge=0,
             le=1e12,
-            description="half of the number of tokens by which a sequence grows in a speculative sample",
+            description="half the number of tokens that a sequence gains during a speculative sample",
         ),
     ] = 0.0
     peak_memory_bytes: Annotated[int | None, Meta(description="peak memory use on a CUDA device")] = None
@@ -151,7 +152,7 @@ class KernelRow(_Part):
         bool | None, Meta(description="true if these calls were captured as a CUDA graph")
     ] = None
     working_set_bytes: Annotated[
-        float, Meta(ge=0, description="size of all buffers, which are used in turn")
+        float, Meta(ge=0, description="total size of the buffers, which are used in turn")
     ] = 0.0
 
     def __post_init__(self) -> None:
@@ -191,7 +192,7 @@ class RecordedPlan(Plan):
 
 
 class RecordedProtocol(_Part):
-    """The protocol of the plan, and the time that a reading of the clock takes."""
+    """The protocol of the plan, and how long it takes to read the clock."""
 
     timer: Annotated[
         str,
@@ -257,8 +258,8 @@ class _Record(_Part):
     calibration: Annotated[
         str | None,
         Meta(
-            description="calibration of the predictions if it is not the device's own: a name, or a file "
-            "in the same folder"
+            description="calibration used for the predictions, if different from the device's own: a name, "
+            "or a file in the same folder"
         ),
     ] = None
     commit: Annotated[
