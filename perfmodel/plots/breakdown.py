@@ -13,6 +13,7 @@ from perfmodel.plots.theme import (
     Figure,
     caption,
     drafter,
+    is_ideal,
     point_labels,
     scenario_of,
     styled,
@@ -74,15 +75,17 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
     ]
     legend_above(below, stages, NAMES)
     about = "; ".join([subject(scenario, gamma), *same])
-    return label(above, _claim(drafter(scenario), names, speedups), about, caption(scenario))
+    return label(
+        above, _claim(drafter(scenario), names, speedups), about, caption(scenario), ideal=is_ideal(scenario)
+    )
 
 
 def _claim(draft: str, names: list[str], speedups: list[float]) -> str:
     """The title: the speedup at each point, or its range over many points."""
     if len(names) <= MOST_IN_TITLE:
         each = (f"{speedup:.2f}× at {point}" for point, speedup in zip(names, speedups, strict=True))
-        return f"{draft}: speedup {', '.join(each)}"
-    return f"{draft}: speedup {min(speedups):.2f}× to {max(speedups):.2f}×"
+        return f"{draft}: predicted speedup {', '.join(each)}"
+    return f"{draft}: predicted speedup {min(speedups):.2f}× to {max(speedups):.2f}×"
 
 
 def row_of(place: int, stage: str) -> float:

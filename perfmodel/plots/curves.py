@@ -13,7 +13,7 @@ from perfmodel.errors import unknown_name
 from perfmodel.parse import parse_text
 from perfmodel.plots.layout import label, legend_above, panels
 from perfmodel.plots.palette import colours, shades
-from perfmodel.plots.theme import Axes, Figure, caption, log_axis, styled, subject, tokens
+from perfmodel.plots.theme import Axes, Figure, caption, is_ideal, log_axis, styled, subject, tokens
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -85,7 +85,8 @@ def curves(
     axes.set_title(_names(figure)[1])
     legend_above(axes)
     about, details = _captions(sweep, figure, groups)
-    return label(axes, _claim(figure, over, groups), about, details)
+    ideal = all(is_ideal(block.scenario) for block in sweep.blocks)
+    return label(axes, _claim(figure, over, groups), about, details, ideal=ideal)
 
 
 def _claim(figure: str, over: str, groups: list[tuple[str, "DataFrame"]]) -> str:

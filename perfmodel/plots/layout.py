@@ -37,6 +37,8 @@ AXIS = 46.0
 HINTED = 0.97
 """Width of words in outlines, as a share of the width of the same words in pixels."""
 INCH = 72.0
+COMMON = ("A", "The", "At", "Speedup", "Throughput", "Reading", "Moving", "Compute", "Kernel")
+"""First words of titles that are no names."""
 TOGETHER = re.compile(r"(?<=[γα×]) (?=\w)|(?<=batch) (?=\d)|(?<=context) (?=\d)|(?<=\d) (?=×)")
 """Spaces at which no line ends."""
 
@@ -58,14 +60,17 @@ def figure_of(axes: "Axes") -> "Figure":
     return figure
 
 
-def label(axes: "Axes", title: str, subtitle: str, caption: str) -> "Figure":
+def label(axes: "Axes", title: str, subtitle: str, caption: str, *, ideal: bool = False) -> "Figure":
     """Adds words to a picture, for which it grows, and returns the figure.
 
     - title: what the picture shows, as a sentence.
     - subtitle: what it is about: the model, the devices and the draft.
     - caption: all other settings, below the axes.
+    - ideal: whether all numbers are those of the ideal roofline, which title and subtitle then state.
     """
     figure = figure_of(axes)
+    if ideal:
+        title, subtitle = f"On the ideal roofline, {_continued(title)}", f"ideal roofline; {subtitle}"
     width = HINTED * (INCH * WIDTH - 2 * MARGIN)
     look = colours()
     heading = balanced(title, width, LARGE, "bold")
@@ -91,6 +96,12 @@ def label(axes: "Axes", title: str, subtitle: str, caption: str) -> "Figure":
     assert engine is not None
     engine.set(rect=(0.0, foot / height, 1.0, 1.0 - (head + foot) / height))  # type: ignore[call-arg]
     return figure
+
+
+def _continued(sentence: str) -> str:
+    """A sentence as the end of another one: articles and common nouns begin with a small letter."""
+    first = sentence.partition(" ")[0]
+    return sentence[:1].lower() + sentence[1:] if first in COMMON else sentence
 
 
 def sign(words: str, **look: Any) -> "Line2D":

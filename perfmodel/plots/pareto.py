@@ -99,7 +99,7 @@ def pareto(advice: Advice) -> Figure:
     made = "none" if advice.calibration is None else advice.calibration.name
     query = advice.query
     about = f"{query.model} on {query.hardware}, context {tokens(query.context)}"
-    return label(axes, _claim(advice), about, f"{_asked(query)}; calibration {made}")
+    return label(axes, _claim(advice), about, f"predicted; {_asked(query)}; calibration {made}")
 
 
 def _claim(advice: Advice) -> str:
@@ -113,7 +113,10 @@ def _claim(advice: Advice) -> str:
     name = draft_in_title(chosen.draft)
     if gain is None:
         return f"{name} meets the bounds, which no baseline does"
-    return f"{name} gives {GAINS[advice.objective.name].format(gain)}"
+    times = GAINS[advice.objective.name].format(gain)
+    if advice.verdict == "too_close_to_call":
+        return f"Too close to call: {name} is predicted to give {times}"
+    return f"{name} is predicted to give {times}"
 
 
 def _line(

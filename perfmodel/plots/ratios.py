@@ -12,7 +12,18 @@ from perfmodel.immutable import Immutable
 from perfmodel.operations import Array
 from perfmodel.plots.layout import label, legend_above, panels, sign
 from perfmodel.plots.palette import colours, shades
-from perfmodel.plots.theme import Axes, Figure, Span, caption, log_axis, scenario_of, styled, subject, tokens
+from perfmodel.plots.theme import (
+    Axes,
+    Figure,
+    Span,
+    caption,
+    is_ideal,
+    log_axis,
+    scenario_of,
+    styled,
+    subject,
+    tokens,
+)
 from perfmodel.specs import load_calibration
 from perfmodel.speculation import Scenario, Workload, predict, with_calibration
 
@@ -97,14 +108,24 @@ def ratios(
     below.set_ylim(bottom=min(below.get_ylim()[0], 0.98))
     signs = [sign(each.words, color=colours().ink, linestyle=each.dashes) for each in drawn]
     legend_above(above, [*above.lines[: len(lines)], *(signs if len(drawn) > 1 else [])])
-    claim = f"A draft step takes {_percents(shown[0])} of a baseline step, verification {_percents(shown[1])}"
-    return label(above, claim, subject(scenario, gamma), caption(scenario, acceptance=False))
+    claim = _claim(names[-1], shown[0][-1], " to ".join(f"{tokens(end)}" for end in span), over)
+    details = f"predicted; {caption(scenario, acceptance=False)}"
+    return label(above, claim, subject(scenario, gamma), details, ideal=is_ideal(scenario))
 
 
-def _percents(ratio: Array) -> str:
-    """The range of a ratio in percent."""
-    low, high = (f"{100 * value:.0f}" for value in (float(ratio.min()), float(ratio.max())))
-    return f"{low} %" if low == high else f"{low} to {high} %"
+def _claim(name: str, ratio: Array, ends: str, over: str) -> str:
+    """The title: how the draft step of the last line changes along the axis.
+
+    - name: the batch or the context of the line.
+    - ratio: the draft step's time divided by that of a baseline step, along the axis.
+    - ends: the ends of the axis in words.
+    """
+    first, last = (f"{100 * value:.0f}" for value in (float(ratio[0]), float(ratio[-1])))
+    span = f"from {over} {ends}"
+    if first == last:
+        return f"At {name} a draft step takes {first} % of a baseline step {span}"
+    change = "falls" if ratio[-1] < ratio[0] else "grows"
+    return f"At {name} a draft step {change} from {first} % to {last} % of a baseline step {span}"
 
 
 def _on_ideal_roofline(scenario: Scenario) -> Scenario:

@@ -80,7 +80,7 @@ def _errors(axes: Axes, cells: Sequence[Any], marks: Mapping[str, tuple[str, str
             markersize=4.5,
             alpha=0.7,
             mew=0,
-            clip_on=not beyond,
+            clip_on=False,
         )
     look = colours()
     axes.axhspan(-100 * BAND, 100 * BAND, color=look.grey, alpha=0.3, linewidth=0, zorder=0.2)

@@ -11,7 +11,17 @@ from perfmodel.costs.roofline import Machine
 from perfmodel.plots.layout import figure_of, label, legend_above, panels, sign
 from perfmodel.plots.palette import colours
 from perfmodel.plots.passes import StagePass, stage_passes
-from perfmodel.plots.theme import STAGES, Axes, Figure, caption, scenario_of, styled, subject, tokens
+from perfmodel.plots.theme import (
+    STAGES,
+    Axes,
+    Figure,
+    caption,
+    is_ideal,
+    scenario_of,
+    styled,
+    subject,
+    tokens,
+)
 from perfmodel.speculation import Scenario
 
 WHOLE = "pass"
@@ -82,7 +92,8 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
         axes,
         _claim(passes),
         f"{subject(scenario, gamma)}; batch {batch:g}, context {tokens(context)}",
-        f"ridge at {ridges} FLOPs/byte; {caption(scenario, acceptance=False)}",
+        f"predicted; ridge at {ridges} FLOPs/byte; {caption(scenario, acceptance=False)}",
+        ideal=is_ideal(scenario),
     )
 
 

@@ -1,89 +1,92 @@
-"""The title of a picture of speedups over batch and context: where speculation pays."""
+"""The title of a picture of speedups over batch and context: where speculation breaks even, and its range."""
 
 from typing import Any
 
 import numpy as np
 
-from perfmodel.operations import Array, Mask
-from perfmodel.plots.theme import tokens
+from perfmodel.operations import Array
+from perfmodel.plots.theme import Span, tokens
 
 SAME = 1.3
-"""Largest ratio of two borders that the title states as one."""
+"""Largest ratio of two break-even contexts that the title states as one range."""
+POINTS = 129
+"""Number of contexts among which a break-even context is found."""
+
+
+def round_batches(span: Span) -> Array:
+    """The batches that a title may name: the powers of two in a range, and its ends if they are whole."""
+    low, high = span
+    powers = 2.0 ** np.arange(np.ceil(np.log2(low)), np.floor(np.log2(high)) + 1)
+    whole = [end for end in span if float(end).is_integer()]
+    batches = np.unique([*powers, *whole])
+    return batches if batches.size else np.array(span)
+
+
+def round_contexts(span: Span) -> Array:
+    """The contexts that a title may name: multiples of 1,024 in a range, and its ends."""
+    multiples = 1024 * np.round(np.geomspace(*span, POINTS) / 1024)
+    return np.unique([*span, *multiples[(multiples > span[0]) & (multiples < span[1])]])
 
 
 def surface_claim(draft: str, batches: Array, contexts: Array, speedup: Array) -> str:
-    """A sentence that says where speculation pays, and how much at best.
+    """A sentence that says where speculation breaks even, and how large the speedup is at best.
+
+    The title does not say "pays", because that depends on the interval of a prediction.
 
     - draft: the draft, as the beginning of a sentence.
+    - batches, contexts: those that the sentence may name, in increasing order.
     - speedup: the speedups, [batch, context]; NaN where a point does not fit in memory.
     """
     fits = ~np.isnan(speedup)
     if not fits.any():
         return f"{draft}: nothing fits in memory"
     low, high = float(np.nanmin(speedup)), float(np.nanmax(speedup))
-    if low >= 1.0:
-        most, least = (
-            _words(batches, contexts, np.unravel_index(place, speedup.shape))
-            for place in (np.nanargmax(speedup), np.nanargmin(speedup))
-        )
-        differ = [each for each in range(2) if most[each] != least[each]]
-        best, worst = (", ".join(words[each] for each in differ) for words in (most, least))
-        return f"{draft} pays at every point: {high:.2f}× at {best}, {low:.2f}× at {worst}"
     if high <= 1.0:
-        return f"{draft} pays nowhere: {low:.2f}× to {high:.2f}×"
-    pays = np.where(fits, speedup > 1.0, False)
-    borders = _from_contexts(pays, fits, batches, contexts) or _up_to_batches(pays, fits, batches, contexts)
-    if borders is None:
-        borders = f"at {100 * pays.sum() / fits.sum():.0f} % of the points"
-    return f"{draft} pays {borders}: up to {high:.1f}×"
+        return f"{draft} breaks even nowhere: {low:.2f}× to {high:.2f}×"
+    borders = _borders(batches, contexts, speedup)
+    if borders is not None:
+        return f"{draft} breaks even {borders}: up to {high:.1f}×"
+    most, least = (
+        _words(batches, contexts, np.unravel_index(place, speedup.shape))
+        for place in (np.nanargmax(speedup), np.nanargmin(speedup))
+    )
+    differ = [each for each in range(2) if most[each] != least[each]]
+    best, worst = (", ".join(words[each] for each in differ) for words in (most, least))
+    return f"{draft}: {high:.2f}× at {best}, falling to {low:.2f}× at {worst}"
 
 
 def _words(batches: Array, contexts: Array, place: tuple[Any, ...]) -> tuple[str, str]:
     """The batch and the context at a row and a column."""
-    return f"batch {batches[place[0]]:.0f}", f"context {_round(contexts[place[1]])}"
+    return f"batch {batches[place[0]]:.4g}", f"context {tokens(contexts[place[1]])}"
 
 
-def _from_contexts(pays: Mask, fits: Mask, batches: Array, contexts: Array) -> str | None:
-    """The border if speculation pays from some context on, else None."""
-    if not _ends(pays, fits) or not _mixed(pays, fits):
+def _borders(batches: Array, contexts: Array, speedup: Array) -> str | None:
+    """The break-even contexts in words, or None if no batch has exactly one."""
+    found = {}
+    for batch, row in zip(batches, speedup, strict=True):
+        border = _break_even(contexts, row)
+        if border is not None:
+            found[batch] = border
+    if not found:
         return None
-    first = {row: int(np.argmax(pays[row])) for row in np.flatnonzero(pays.any(axis=1))}
-    soon = min(first, key=lambda row: (first[row], -row))
-    late = max(first, key=lambda row: (first[row], -row))
-    near, far = contexts[first[soon]], contexts[first[late]]
-    everywhere = pays.any(axis=1) | ~fits[:, first[soon] :].any(axis=1)
-    if everywhere.all() and far <= SAME * near:
-        return f"from {_round(near)} tokens of context"
-    start = f"from {_round(near)} tokens of context at batch {batches[soon]:.0f}"
-    return start if soon == late else f"{start}, from {_round(far)} at batch {batches[late]:.0f}"
+    near, far = min(found.values()), max(found.values())
+    if len(found) == np.count_nonzero(~np.isnan(speedup).all(axis=1)) and far <= SAME * near:
+        ends = " to ".join(dict.fromkeys((_round(near), _round(far))))
+        return f"at {ends} tokens of context"
+    first, last = min(found), max(found)
+    start = f"at {_round(found[first])} tokens of context at batch {first:.4g}"
+    return start if first == last else f"{start}, at {_round(found[last])} at batch {last:.4g}"
 
 
-def _up_to_batches(pays: Mask, fits: Mask, batches: Array, contexts: Array) -> str | None:
-    """The border if speculation pays up to some batch, else None."""
-    if not _ends(pays.T[:, ::-1], fits.T[:, ::-1]):
+def _break_even(contexts: Array, speedup: Array) -> float | None:
+    """The context at which a batch breaks even, or None unless there is exactly one that fits in memory."""
+    fits = ~np.isnan(speedup)
+    x, y = contexts[fits], speedup[fits] - 1.0
+    crossings = np.flatnonzero((y[:-1] > 0) != (y[1:] > 0))
+    if crossings.size != 1:
         return None
-    bordered = np.any(fits & ~pays, axis=0)
-    paying = np.flatnonzero(pays.any(axis=0))
-    limits = {column: int(np.flatnonzero(pays[:, column])[-1]) for column in paying if bordered[column]}
-    if not limits:
-        return f"up to {_round(contexts[paying[-1]])} tokens of context" if len(paying) > paying[-1] else None
-    few, many = min(limits, key=lambda column: limits[column]), max(limits, key=lambda column: limits[column])
-    low, high = batches[limits[few]], batches[limits[many]]
-    if (pays.any(axis=0) | ~fits.any(axis=0)).all() and high <= SAME * low:
-        return f"up to batch {low:.0f}"
-    start = f"up to batch {low:.0f} at context {_round(contexts[few])}"
-    return start if few == many else f"{start}, to {high:.0f} at {_round(contexts[many])}"
-
-
-def _mixed(pays: Mask, fits: Mask) -> bool:
-    """Whether speculation pays at a part of the contexts of some batch."""
-    return bool((pays.any(axis=1) & (fits & ~pays).any(axis=1)).any())
-
-
-def _ends(pays: Mask, fits: Mask) -> bool:
-    """Whether speculation that pays at a point of a row pays at all later points that fit."""
-    started = np.logical_or.accumulate(pays, axis=1)
-    return not (started & fits & ~pays).any()
+    i = int(crossings[0])
+    return float(x[i] - y[i] * (x[i + 1] - x[i]) / (y[i + 1] - y[i]))
 
 
 def _round(context: float) -> str:

@@ -9,8 +9,19 @@ from perfmodel.answers.question import Query
 from perfmodel.operations import Array, Ints, Mask
 from perfmodel.plots.layout import figure_of, label, legend_above, panels, sign
 from perfmodel.plots.palette import colours
-from perfmodel.plots.surface_claim import surface_claim
-from perfmodel.plots.theme import Axes, Figure, Span, caption, drafter, log_axis, scenario_of, styled, subject
+from perfmodel.plots.surface_claim import round_batches, round_contexts, surface_claim
+from perfmodel.plots.theme import (
+    Axes,
+    Figure,
+    Span,
+    caption,
+    drafter,
+    is_ideal,
+    log_axis,
+    scenario_of,
+    styled,
+    subject,
+)
 from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,
@@ -118,7 +129,8 @@ def surface(
     filled = axes.contourf(contexts, batches, inside, levels, colors=filling, extend=extended)
     handles = _break_even(axes, batches, contexts, drafting)
     if gamma:
-        handles += _inflection(axes, inflection_context(scenario, gamma, batch_range), context, batch_range)
+        inflection = inflection_context(scenario, gamma, batch_range)
+        handles += _inflection(axes, inflection, context, batch, batch_range)
     handles += _memory(axes, batches, contexts, fits)
     if not gamma and drafting.min() < 1.0:
         handles.append(sign("do not speculate", color=colours().pale, linewidth=7.0))
@@ -131,13 +143,26 @@ def surface(
     searched = "" if gamma else f"; best γ to {max_gamma} at each point"
     share = "the engine's share" if memory_fraction is None else f"{memory_fraction:.4g}"
     limits = scenario.account.server.stated
-    claim = surface_claim(drafter(scenario), batches, contexts, np.where(fits, drafting, np.nan))
     return label(
         axes,
-        claim,
+        surface_claim(drafter(scenario), *_stated(scenario, batch, context, gammas, memory_fraction)),
         f"{subject(scenario, gamma)}{searched}",
         f"{caption(scenario)}; {share} of the memory{limits}",
+        ideal=is_ideal(scenario),
     )
+
+
+def _stated(
+    scenario: Scenario, batch: Span, context: Span, gammas: Ints, fraction: float | None
+) -> tuple[Array, Array, Array]:
+    """The batches and contexts that a title may name, and the speedups there, [batch, context]; NaN where a
+    point does not fit in memory.
+    """
+    batches, contexts = round_batches(batch), round_contexts(context)
+    every = speedups(scenario, batches[:, None], contexts, gammas)
+    fits = _fits(scenario, batches, contexts, gammas[every.argmax(-1)], fraction)
+    drafting = every[..., gammas > 0].max(-1) if gammas.any() else every.max(-1)
+    return batches, contexts, np.where(fits, drafting, np.nan)
 
 
 def _break_even(axes: Axes, batches: Array, contexts: Array, speedup: Array) -> list[Any]:
@@ -149,12 +174,18 @@ def _break_even(axes: Axes, batches: Array, contexts: Array, speedup: Array) -> 
     return [sign("break even", color=ink, linewidth=2.0)]
 
 
-def _inflection(axes: Axes, inflection: float | None, drawn: Span, batch_range: Span) -> list[Any]:
-    """Draws the inflection context if it is within the drawn contexts; returns the entry of the legend."""
-    if inflection is None or not drawn[0] < inflection < drawn[1]:
+def _inflection(
+    axes: Axes, inflection: float | None, contexts: Span, batches: Span, batch_range: Span
+) -> list[Any]:
+    """Draws the inflection context over its batches if it is within the drawn contexts; returns the entry of
+    the legend.
+    """
+    low, high = max(batches[0], batch_range[0]), min(batches[1], batch_range[1])
+    if inflection is None or not contexts[0] < inflection < contexts[1] or low >= high:
         return []
     name = f"inflection context ({inflection:,.0f}, batches {batch_range[0]:g} to {batch_range[1]:g})"
-    return [axes.axvline(inflection, color=colours().ink, linewidth=1.2, linestyle=(0, (4, 3)), label=name)]
+    look: dict[str, Any] = {"color": colours().ink, "linewidth": 1.2, "linestyle": (0, (4, 3))}
+    return axes.plot([inflection, inflection], [low, high], label=name, **look)
 
 
 def _add_colour_bar(axes: Axes, filled: Any, levels: Sequence[float]) -> None:
@@ -225,8 +256,9 @@ def _memory(axes: Axes, batches: Array, contexts: Array, fits: Mask) -> list[Any
     from matplotlib.patches import Patch
 
     look = colours()
-    axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors=[look.page])
-    hatched = axes.contourf(contexts, batches, ~fits, [0.5, 1.5], colors="none", hatches=["///"])
+    above: dict[str, Any] = {"levels": [0.5, 1.5], "zorder": 2.1}  # hides lines at points that do not fit
+    axes.contourf(contexts, batches, ~fits, colors=[look.page], **above)
+    hatched = axes.contourf(contexts, batches, ~fits, colors="none", hatches=["///"], **above)
     hatched.set(edgecolor=look.grey, linewidth=0.0)
     return [Patch(facecolor=look.page, edgecolor=look.grey, hatch="///", label="does not fit in memory")]
 

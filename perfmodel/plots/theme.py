@@ -78,6 +78,11 @@ def scenario_of(question: Query | Scenario) -> Scenario:
     return resolve(question) if isinstance(question, Query) else question
 
 
+def is_ideal(scenario: Scenario) -> bool:
+    """Whether the calibration is the ideal roofline."""
+    return scenario.machine.calibration.name == "ideal"
+
+
 def drafter(scenario: Scenario) -> str:
     """The draft at the beginning of a title."""
     return draft_in_title(scenario.draft.name)

@@ -95,12 +95,13 @@ def test_the_ideal_roofline_is_dashed_and_named(ideal: bool, lines: list[str]) -
     assert legend_of(above) == ["batch 16", *lines]
 
 
-def test_titles_of_costs_state_the_ranges_of_the_lines() -> None:
+def test_titles_of_costs_state_the_change_of_the_last_line() -> None:
     figure = plots.ratios(SCENARIO, [16, 64], (1024, 131072), 2, ideal=False, points=9)
     p = predict(SCENARIO, Workload.of([[16.0], [64.0]], np.geomspace(1024, 131072, 9), 2))
-    low, high = (f"{100 * value:.0f}" for value in (p.draft_to_target.min(), p.draft_to_target.max()))
-    assert title_of(figure).startswith(
-        f"A draft step takes {low} to {high} % of a baseline step, verification"
+    first, last = (f"{100 * value:.0f}" for value in p.draft_to_target[-1, [0, -1]])
+    assert title_of(figure) == (
+        f"At batch 64 a draft step falls from {first} % to {last} % "
+        "of a baseline step from context 1k to 128k"
     )
     for axes in figure.axes:
         markers = [line.get_marker() for line in axes.lines[:2]]
@@ -111,9 +112,11 @@ def test_the_title_of_a_breakdown_states_the_speedup_of_each_point() -> None:
     speedups = [float(predict(SCENARIO, Workload.of(b, 32000, 2), 2).speedup) for b in (16, 64)]
     title = title_of(plots.breakdown(SCENARIO, [(16, 32000), (64, 32000)], 2))
     places = f"{speedups[0]:.2f}× at batch 16, {speedups[1]:.2f}× at batch 64"
-    assert title == f"A sparse self-draft: speedup {places}"
+    assert title == f"A sparse self-draft: predicted speedup {places}"
     many = plots.breakdown(SCENARIO, [(batch, 32000) for batch in (16, 32, 64)], 2)
-    assert title_of(many) == f"A sparse self-draft: speedup {speedups[0]:.2f}× to {speedups[1]:.2f}×"
+    assert (
+        title_of(many) == f"A sparse self-draft: predicted speedup {speedups[0]:.2f}× to {speedups[1]:.2f}×"
+    )
 
 
 def test_bars_differ_by_their_hatches_too() -> None:
