@@ -99,15 +99,28 @@ def _verdict(search: LoadSearch, chosen: Served | None) -> AdviseVerdict:
 
 
 def _to_measure(question: AdviseQuery, chosen: Served) -> tuple[tuple[TypicalGain, ...], PricedPoint | None]:
-    """The typical gains of drafts at the mean batch, and the point with the draft to measure. If a draft does
-    not fit at this batch because the requests share a prefix, a smaller batch is taken.
+    """The typical gains of drafts at the mean batch, and the point with the draft to measure. For clients,
+    the gains are those of the whole load. If a draft does not fit at this batch because the requests share a
+    prefix, a smaller batch is taken.
     """
     for share in SHARES_OF_BATCH if question.prefix_len else SHARES_OF_BATCH[:1]:
         point = chosen.at_its_batch(question, share)
         alone = at_batch(question, point.batch)
-        if likely := likely_gains(alone, point):
+        if gains := likely_gains(alone, point):
+            share_shortened = _decode_share(question, chosen)
+            likely = tuple(gain.within(share_shortened) for gain in gains)
             return likely, cautious_point(alone, point, likely)
     return (), None
+
+
+def _decode_share(question: AdviseQuery, chosen: Served) -> float:
+    """The part of the time of a token that a draft can shorten. For clients, this is decoding alone, because
+    faster clients send more prompts. For a request rate, it is the whole time, because the rate of prompts
+    and so their share of the time stay the same.
+    """
+    if question.clients is None:
+        return 1.0
+    return min(1.0, chosen.at_its_batch(question).tpot_s / chosen.tpot_s)
 
 
 def _worth_the_risk(question: AdviseQuery, chosen: Served) -> bool:

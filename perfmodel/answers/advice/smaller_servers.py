@@ -24,6 +24,8 @@ FIRST = 0.6
 """The answer recommends running servers first if they need at most this share of the GPUs of the choice. On
 the same number of GPUs, this is the share of the time of a request.
 """
+FIRST_BY_COST = 0.8
+"""The share of the GPUs that replaces `FIRST` if the objective is cost. The value is an assumption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +98,13 @@ def best_with_seats(
     return flags, question, best
 
 
-def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> RunFirst | None:
+def first_of_smaller(
+    chosen: Served, smaller: Sequence[SmallerServers], by_cost: bool = False
+) -> RunFirst | None:
     """The first servers with smaller weights, as the servers to run first. The result is None if they do not
     save enough (`FIRST`).
+
+    - by_cost: whether the objective is cost. A smaller saving of GPUs is then enough (`FIRST_BY_COST`).
     """
     if not smaller:
         return None
@@ -106,8 +112,10 @@ def first_of_smaller(chosen: Served, smaller: Sequence[SmallerServers]) -> RunFi
     gpus = chosen.candidate.layout.gpus
     other_gpus = first.served.candidate.layout.gpus
     share = other_gpus / gpus
+    most = FIRST_BY_COST if by_cost else FIRST
     if other_gpus == gpus:
         share = first.served.request_s / chosen.request_s
-    if share > FIRST:
+        most = FIRST
+    if share > most:
         return None
     return RunFirst(f"Run the server with {first.flags} first: {first.gain}", first.alternative.line)

@@ -139,7 +139,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     if (cached := smaller_cache(question, chosen)) is not None:
         smaller.append(cached)
     alternatives = (*beside_load(question, decision, chosen, smaller), *_own_layer(question, decision))
-    first = first_of_smaller(chosen, smaller)
+    first = first_of_smaller(chosen, smaller, by_cost=question.objective == "cost")
     several = line_to_try is not None or any(each.line for each in alternatives)
     if first is None and several and decision.verdict == "unknown_acceptance":
         with_draft = None

@@ -6,7 +6,7 @@ speedups, and the verdict stays undecided.
 """
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -73,6 +73,14 @@ class TypicalGain:
         - model: the name of the target in the question.
         """
         return cls(draft.name, typical.first_rates, (low, high), how_to_measure(model, draft.name))
+
+    def within(self, share: float) -> "TypicalGain":
+        """The gain of work of which only a part becomes faster, as in Amdahl's law.
+
+        - share: the part of the time without a draft that the draft can shorten.
+        """
+        low, high = (1.0 / (1.0 - share + share / speedup) for speedup in self.speedups)
+        return replace(self, speedups=(low, high))
 
     @property
     def worth_measuring(self) -> bool:

@@ -66,12 +66,24 @@ def test_clients_are_divided_among_the_servers() -> None:
     assert p.tpot_s == pytest.approx(row.tpot_s.mean)
 
 
-def test_the_typical_gain_under_a_load_is_that_of_whatif_at_its_batch() -> None:
-    answer = advise("llama-3.1-70b", "8xh100", clients=200, input_len=2000, output_len=300)
+def test_the_typical_gain_at_a_rate_is_that_of_whatif_at_its_batch() -> None:
+    answer = advise("llama-3.1-70b", "8xh100", request_rate=5, input_len=2000, output_len=300)
     chosen = answer.chosen
     here = {"tp": chosen.tp, "batch": chosen.batch, "context": 2150}
     low, high = whatif("llama-3.1-70b", "h100", draft="eagle3", **here).typical.speedups
     assert f"likely {low:.1f}x to {high:.1f}x with a typical eagle3 draft" in answer.reason
+
+
+def test_the_typical_gain_of_clients_is_that_of_their_whole_requests() -> None:
+    """Clients that speed up send more prompts, so a draft gains little if prompts take most of the time."""
+    load = {"clients": 200, "input_len": 2000, "output_len": 300}
+    answer = advise("llama-3.1-70b", "8xh100", **load)
+    gain = next(gain for gain in answer.likely if gain.draft == "eagle3")
+    alone = answer.chosen.ttft_s + 300 * answer.chosen.tpot_s
+    for speedup, rate in zip(gain.speedups, ("0.62/0.7/0.62", "0.83/0.79/0.7"), strict=True):
+        drafted = advise("llama-3.1-70b", "8xh100", rate={"eagle3": rate}, **load).chosen
+        assert speedup == pytest.approx(alone / (drafted.ttft_s + 300 * drafted.tpot_s), abs=0.05)
+    assert "no draft is certain to gain" in answer.run_first
 
 
 def test_a_shared_prefix_shortens_the_prompts_as_in_traffic() -> None:

@@ -13,9 +13,20 @@ def served(gpus: int, request_s: float) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "request_s", "is_first"), [(10, 0.6, True), (10, 0.61, False), (6, 2.0, True), (7, 0.5, False)]
+    ("gpus", "request_s", "by_cost", "is_first"),
+    [
+        (10, 0.6, False, True),
+        (10, 0.61, False, False),
+        (6, 2.0, False, True),
+        (7, 0.5, False, False),
+        (8, 2.0, True, True),
+        (9, 0.5, True, False),
+        (10, 0.61, True, False),
+    ],
 )
-def test_three_fifths_of_the_gpus_or_on_as_many_of_the_time(gpus, request_s, is_first) -> None:
+def test_three_fifths_of_the_gpus_or_of_the_time_and_by_cost_four_fifths_of_the_gpus(
+    gpus, request_s, by_cost, is_first
+) -> None:
     smaller = SimpleNamespace(
         flags="--weights fp8",
         gain="less time",
@@ -23,7 +34,7 @@ def test_three_fifths_of_the_gpus_or_on_as_many_of_the_time(gpus, request_s, is_
         alternative=SimpleNamespace(line="vllm serve some/checkpoint"),
     )
     expected = RunFirst("Run the server with --weights fp8 first: less time", "vllm serve some/checkpoint")
-    assert first_of_smaller(served(10, 1.0), [smaller]) == (expected if is_first else None)
+    assert first_of_smaller(served(10, 1.0), [smaller], by_cost) == (expected if is_first else None)
 
 
 def test_without_smaller_servers_none_is_first() -> None:

@@ -67,7 +67,7 @@ def test_a_draft_that_comes_with_the_model_is_named_first() -> None:
     assert pays.split("(")[1].startswith("mtp, gamma ")
 
 
-@pytest.mark.parametrize("load", [{}, {"clients": 16, "gpus": 4, "input_len": 20480, "output_len": 600}])
+@pytest.mark.parametrize("load", [{}, {"clients": 16, "gpus": 4, "input_len": 2048, "output_len": 600}])
 def test_a_draft_that_surely_gains_comes_with_a_line_to_measure_it(load: dict[str, int]) -> None:
     """GLM-4.5-Air has a layer of MTP in its checkpoint, whose acceptance was not published."""
     place = {} if load else {"tp": 2}
