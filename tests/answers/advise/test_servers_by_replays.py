@@ -54,7 +54,8 @@ def test_about_twice_the_estimate_is_the_most_that_is_tried(monkeypatch, needed,
 
     def row(load: float, servers: int, rough: bool) -> SimpleNamespace:
         assert (load, rough) == (20.0, True)
-        return SimpleNamespace(ttft_s=1.0, slo_share=float(servers >= needed), concurrency=1, e2e_s=None)
+        share = float(servers >= needed)
+        return SimpleNamespace(ttft_s=1.0, slo_share=share, concurrency=1, e2e_s=None, gamma=0)
 
     question: Any = SimpleNamespace(request_rate=20.0)
     reach: Any = SimpleNamespace(candidate=None, row=row)
