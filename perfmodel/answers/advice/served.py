@@ -255,6 +255,8 @@ def _served(
     at_once = asked.limits.max_num_seqs
     if asked.max_concurrency:
         at_once = _seats_for(max(asked.max_concurrency), asked.dp, candidate.layout.replicas)
+        if question.max_num_seqs is not None:
+            at_once = min(at_once, asked.dp * question.max_num_seqs)
     return Served(
         candidate=candidate,
         asked=asked,

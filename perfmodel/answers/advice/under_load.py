@@ -29,6 +29,7 @@ from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_servers import first_of_smaller, smaller_servers
 from perfmodel.answers.load.completed import check_positions
+from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.text import Note
 from perfmodel.specs import load_model
@@ -84,8 +85,8 @@ def _answer(search: LoadSearch, decision: LoadDecision, pools: PoolAdvice | None
     )
     if pools is not None and (nearest := answer.nearest) is not None:
         pick = nearest.pick
-        servers = f"{pick.replicas}x{pick.tp}"
-        pools = pools.as_replayed(servers, pick.gamma, nearest.request_rate, nearest.alone)
+        servers = Instances(pick.replicas, pick.tp, pick.dp, pick.ep)
+        pools = pools.as_replayed(str(servers), pick.gamma, nearest.request_rate, nearest.alone)
     if pools is not None and decision.chosen is None:
         pools = pools.without_fewest_of_one  # the alternatives name them, from all layouts and with replays
     return replace(answer, pools=pools)

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.served import Served, _seats_for
@@ -39,3 +40,10 @@ def test_clients_that_a_router_divides_have_a_quarter_more_seats(
     groups: int, replicas: int, seats: int
 ) -> None:
     assert _seats_for(10, groups, replicas) == seats
+
+
+def test_clients_wait_for_the_seats_that_the_question_states() -> None:
+    load = {"clients": 256, "input_len": 1000, "output_len": 500, "max_num_seqs": 16}
+    answer = advise("llama-3.1-8b", "2xh100", **load)
+    assert answer.serve is not None
+    assert "--max-num-seqs 16 " in answer.serve.lines["vllm"] + " "

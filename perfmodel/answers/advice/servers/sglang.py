@@ -50,7 +50,8 @@ class SGLang(Server):
     kv_names: ClassVar = {"fp8": "fp8_e4m3"}
     router: ClassVar = (
         "The router of both pools: python -m sglang_router.launch_router --pd-disaggregation --prefill URL "
-        "--decode URL, with the URL of each server"
+        "--decode URL, with the URL of each server; prefill servers on one host each need their own "
+        "--disaggregation-bootstrap-port, which the router takes after their URL"
     )
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:

@@ -50,7 +50,8 @@ class VLLM(Server):
     }
     router: ClassVar = (
         "A router sends each prompt to both pools (toy_proxy_server.py in vLLM's NIXL test is an example). "
-        "Servers on several hosts need VLLM_NIXL_SIDE_CHANNEL_HOST, the address of their own host"
+        "Servers on several hosts need VLLM_NIXL_SIDE_CHANNEL_HOST, the address of their own host; servers "
+        "on one host each need their own VLLM_NIXL_SIDE_CHANNEL_PORT"
     )
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
