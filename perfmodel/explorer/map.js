@@ -12,12 +12,12 @@ const [COLUMNS, ROWS] = [content.context.length, content.batch.length];
 const [CELL_WIDTH, CELL_HEIGHT] = [WIDTH / COLUMNS, HEIGHT / ROWS];
 const FONT = Math.min(15, CELL_WIDTH / 2.6, CELL_HEIGHT * 0.62);
 const SMALLEST = NARROW ? 12.5 : 10; // smaller cells have no text; the pointer shows their values
-// The colours of perfmodel/plots/theme.py (BELOW, ABOVE) for speedups from 1 to 0.5 and from 1 to 4. Grey means no draft.
+// The colours of perfmodel/plots/palette.py (below, above) for speedups from 1 to 0.5 and from 1 to 4. Grey means no draft.
 // A dark page reverses them: a speedup of about 1 then also has a colour close to that of the page.
 const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 const SLOWER = ["#f6d3c9", "#e58267", "#b2182b", "#4d0712"].map(rgbOf);
 const FASTER = ["#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b"].map(rgbOf);
-const UNDRAFTED = rgbOf("#eeeeee");
+const UNDRAFTED = rgbOf("#ececec");
 const UNDRAFTED_DARK = rgbOf("#2f343c");
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 const [SLOWEST, FASTEST] = [0.5, 4];

@@ -20,7 +20,7 @@ from perfmodel.answers.text import seconds
 from perfmodel.costs.pass_time import LIMITERS
 from perfmodel.explorer.exploration import Exploration
 from perfmodel.explorer.page import page, payload
-from perfmodel.plots import theme
+from perfmodel.plots.palette import PALETTES
 from perfmodel.speculation import Workload, predict
 from tests.explorer.headless import Browser
 from tests.explorer.small import ROOT, ROUNDING, of_pass, queries, written
@@ -121,15 +121,18 @@ def shown(browser: Browser) -> dict[str, Any]:
     return answer
 
 
+LIGHT = PALETTES["light"]
+
+
 def test_the_page_has_the_colours_of_the_pictures() -> None:
     folder = ROOT / "perfmodel" / "explorer"
     script = (folder / "map.js").read_text(encoding="utf-8")
-    for name, ramp in (("SLOWER", theme.BELOW), ("FASTER", theme.ABOVE)):
+    for name, ramp in (("SLOWER", LIGHT.below), ("FASTER", LIGHT.above)):
         assert f"const {name} = {json.dumps(ramp)}.map(rgbOf);" in script
-    assert f'const UNDRAFTED = rgbOf("{theme.PALE}");' in script
+    assert f'const UNDRAFTED = rgbOf("{LIGHT.pale}");' in script
     style = (folder / "page.css").read_text(encoding="utf-8")
     for variable in ("baseline", "draft", "verify", "outside"):
-        assert f"--{variable}: {theme.STAGES['overhead' if variable == 'outside' else variable]};" in style
+        assert f"--{variable}: {LIGHT.stages['overhead' if variable == 'outside' else variable]};" in style
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_an_unknown_theme_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_notebook_shows_a_sharp_picture_at_the_width_of_a_page_with_its_title() -> None:
     figure = plots.surface(resolve(ASK), gamma=2, points=5)
     data, size = figure._repr_mimebundle_()  # type: ignore[attr-defined]
-    assert data["text/plain"].startswith("A sparse self-draft pays")
+    assert data["text/plain"].startswith("A sparse self-draft breaks even")
     width = int.from_bytes(data["image/png"][16:20], "big")
     assert size["image/png"]["width"] == 451
     assert width == pytest.approx(2 * 451, abs=2)

@@ -91,7 +91,8 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     first = None
     if decision.verdict == "unknown_acceptance" and (line_to_try or any(each.line for each in alternatives)):
         with_draft = None if tried is None or line_to_try is None else line_of(line_to_try, tried)
-        first = run_first(query, changes, decision.likely, to_measure, with_draft)
+        plain = None if line is None else line_of(line, chosen)
+        first = run_first(query, changes, decision.likely, to_measure, plain, with_draft)
     return replace(
         choice,
         alternatives=alternatives,

@@ -30,13 +30,16 @@ def run_first(
     changes: Sequence[tuple[BetterChange, Alternative]],
     likely: tuple[TypicalGain, ...],
     to_measure: SwitchToMeasure | None,
+    plain: str | None,
     with_draft: str | None,
 ) -> RunFirst:
     """The server to run first. The first choice is a server with a change that is better without a draft, or
     with a draft of known acceptance. The second is a server whose draft gains even with a low acceptance for
     its kind. The last is the server without a draft. A server without a command line is passed over.
 
-    - with_draft: the command line of the server with the draft to measure.
+    - plain: the command line of the choice.
+    - with_draft: the command line of the server with the draft to measure. It equals `plain` if the engine's
+      server has no such draft.
     """
     for change, alternative in changes:
         if alternative.line is not None:
@@ -45,12 +48,17 @@ def run_first(
             text = f"Run the server with {change.flags} and {draft} first: {better}"
             return RunFirst(text, alternative.line)
     gains = "it gains even with a low acceptance for its kind"
-    if (sure := draft_to_measure(query, likely)) is not None and with_draft is not None:
+    sure = draft_to_measure(query, likely)
+    if sure is not None and with_draft not in (None, plain):
         return RunFirst(f"Run the server with {sure.draft} first: {gains}", with_draft)
     if to_measure is not None and (line := to_measure.alternative.line) is not None:
         server = f"{to_measure.gain.draft} and {switch_text(to_measure.changes)}"
         return RunFirst(f"Run the server with {server} first: {gains}", line)
-    return RunFirst(f"Run the server without a draft first: {_why_no_draft(likely)}", None)
+    if sure is None:
+        why = _why_no_draft(likely)
+    else:
+        why = f"{sure.draft} would gain, but no command line with it is known for this engine"
+    return RunFirst(f"Run the server without a draft first: {why}", None)
 
 
 def _why_no_draft(likely: tuple[TypicalGain, ...]) -> str:

@@ -146,7 +146,8 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         with_draft = None
         if line_to_try is not None and decision.to_measure is not None:
             with_draft = line_of(line_to_try, decision.to_measure)
-        first = run_first(question, (), decision.likely, None, with_draft)
+        plain = None if line is None else line_of(line, chosen.point)
+        first = run_first(question, (), decision.likely, None, plain, with_draft)
     return replace(
         choice,
         alternatives=alternatives,
