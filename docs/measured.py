@@ -85,11 +85,11 @@ def h200_figures() -> str:
         if cell.quantity == "speedup"
     ]
     rows = {
-        "mean error of the speedups of the first run, which were predicted before any measurement": (
+        "mean error of the speedups in the first run (predicted before any measurement)": (
             f"{sum(map(abs, before)) / len(before):.1%} ({len(before)} speedups)"
         ),
         "rate of a copy of 1 GiB (bytes read and written)": f"{rate / 1e12:.2f} TB/s",
-        "baseline step, 24 x 16K: measured time / lower bound from the data sheet": (
+        "baseline step, batch 24, context 16K: measured time / lower bound from the data sheet": (
             f"{step.measured / lower_step:.2f}"
         ),
         "the same step: measured time / lower bound from the rate of the copy": (
@@ -105,7 +105,7 @@ def h200_figures() -> str:
             f"{median(outside):.2f} ms (largest {max(outside):.2f} ms)"
         ),
         "measured times below their lower bound": f"{sum(m < lower for m, lower in bound)} of {len(bound)}",
-        "medians of two runs of `gpu-headline` that agree within 3 %": (
+        "median times that agree within 3 % in the two runs of `gpu-headline`": (
             f"{sum(share < 0.03 for share in apart)} of {len(apart)}"
         ),
         "largest speedup": f"{best.measured:.2f} (predicted {best.predicted:.2f})",
@@ -177,11 +177,32 @@ def h200_changes() -> str:
     """Times of the same points before and after a kernel changed; the old records are withdrawn."""
     rows = []
     for what, why, first, last, row, figure in (
-        ("T_V, tree of 57 nodes, 64K x 4", BLOCKS, "trees", "trees", "b4/s65536/g4/t8x2x1x1", "verify_s"),
-        ("T_V, tree of 21 nodes, 64K x 4", BLOCKS, "trees", "trees", "b4/s65536/g3/t4x2x1", "verify_s"),
-        ("T_D, `quest:2048`, 32K x 4", SEARCH, "headline", "quest", "quest:2048/b4/s32768", "draft_s"),
         (
-            "T_D, fp8 weights, 32K x 24",
+            "T_V, tree of 57 nodes, batch 4, context 64K",
+            BLOCKS,
+            "trees",
+            "trees",
+            "b4/s65536/g4/t8x2x1x1",
+            "verify_s",
+        ),
+        (
+            "T_V, tree of 21 nodes, batch 4, context 64K",
+            BLOCKS,
+            "trees",
+            "trees",
+            "b4/s65536/g3/t4x2x1",
+            "verify_s",
+        ),
+        (
+            "T_D, `quest:2048`, batch 4, context 32K",
+            SEARCH,
+            "headline",
+            "quest",
+            "quest:2048/b4/s32768",
+            "draft_s",
+        ),
+        (
+            "T_D, fp8 weights, batch 24, context 32K",
             PRODUCT,
             "headline-fp8",
             "headline-fp8",

@@ -145,7 +145,7 @@ class Points(Options):
 @app.command(example=f"{LLAMA} --batch 8 --context 32k --gamma 3 --output roofline.svg")
 @takes(Query)
 def roofline(query: Query, output: Output, theme: Theme = "light") -> None:
-    """The passes of one question under the roofline of the device, with the limiter of each pass."""
+    """The passes of one prediction on the roofline of the device, with the limiter of each pass."""
     batch = float(query.batch)
     context = float(query.context)
     # the cost of a pass does not depend on the acceptance, so only an open gamma needs one
@@ -254,7 +254,7 @@ def pareto(question: AdviseQuery, output: Output, theme: Theme = "light") -> Non
 )
 @takes(TrafficQuery)
 def latency(question: TrafficQuery, output: Output, theme: Theme = "light") -> None:
-    """Latency between the smallest and the largest load of `perfmodel traffic`, with and without a draft. The
+    """Latency over load, from the smallest to the largest load in the question, with and without a draft. The
     picture also shows the SLO and the saturation rates.
     """
     name = "request_rate" if question.opens else "max_concurrency"

@@ -63,8 +63,8 @@ def app(question: TrafficQuery, json: Json = False) -> None:
     """Should this server speculate at this request rate (or concurrency), with which draft length, and on how
     many replicas?
 
-    Each row describes one server that receives the whole load; `replicas` is the number of servers that the
-    load needs. The answer always includes the baseline (0 draft tokens).
+    Each row assumes that one server receives the whole load; `replicas` is the number of servers
+    that the load requires. The answer always includes the baseline (0 draft tokens).
     """
     show(traffic(question), json, _print)
 

@@ -55,7 +55,7 @@ class Exploration(Grid):
         "Number of devices in a tensor-parallel group.",
         "N,...",
         "--tensor-parallel-size --tp-size",
-        shown="the smallest of 1, 2, 4, 8 with which the weights fill at most half of the memory",
+        shown="the smallest of 1, 2, 4 and 8 at which the weights fill at most half of the memory",
         default=None,
     )
     draft_kv: Words = argument(
@@ -66,7 +66,7 @@ class Exploration(Grid):
         group="Draft",
     )
     drafts: Words = argument(
-        "Drafts that use the full cache. The page has a surface for each of these drafts that exists for a "
+        "Drafts that use the full cache. The page has one surface for each listed draft that exists for a "
         "model.",
         "DRAFT,...|none",
         read=names,

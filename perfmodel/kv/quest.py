@@ -5,7 +5,7 @@ from perfmodel.operations import Floats
 
 
 class Quest(KVMethod):
-    """Stores the minimum and the maximum of the keys of each page in each channel. From these bounds, each
+    """For each page, stores the minimum and the maximum of the keys per channel. From these bounds, each
     step estimates the scores of the pages, and reads the pages with the best scores.
 
     The default of 16 tokens per page is from Tang et al. 2024.

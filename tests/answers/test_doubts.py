@@ -222,7 +222,7 @@ def test_a_bridge_that_is_sold_apart_is_not_assumed() -> None:
     """Two RTX 3090 communicate over PCIe, unless the question states their bridge; two H100 NVL have one."""
     model = {"model": "qwen3-4b", "engine": "vllm"}
     pair = doubts_of("whatif", hardware="rtx-3090", tp=2, **model)
-    assert "no NVLink3 bridge (pair) is assumed between the 2 devices, because it is sold apart" in pair
+    assert "no NVLink3 bridge (pair) is assumed between the 2 devices, because it is sold separately" in pair
     assert "--hardware rtx-3090-24gb:nvlink has one" in pair
     assert "is assumed between" not in doubts_of("whatif", hardware="rtx-3090", tp=1, **model)
     assert "is assumed between" not in doubts_of("whatif", hardware="rtx-3090:nvlink", tp=2, **model)

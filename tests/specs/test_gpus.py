@@ -69,7 +69,7 @@ def test_a_box_of_another_generation() -> None:
 
 
 def test_a_bridge_counts_if_the_name_states_it() -> None:
-    """Most pairs of RTX 3090 have no NVLink bridge, which is sold apart; an SXM board has its NVLink."""
+    """Most pairs of RTX 3090 have no NVLink bridge, which is sold separately; an SXM board has its NVLink."""
     for suffix in ("", ":pcie4"):
         assert load_gpu(f"rtx-3090{suffix}").over_host(2)
     for suffix in (":nvlink", ":NVLink", " NVLink", " (NVLink)", " with NVLink bridge", " w/ NVLink"):

@@ -40,10 +40,10 @@ class AcceptanceQuestion(DecodingQuestion):
     context: Annotated[
         tuple[int, ...] | None,
         Argument(
-            "List of numbers of cached tokens. With --import: one context, or the smallest and largest "
-            "served context.",
+            "Context lengths to measure, in cached tokens. With --import: one context, or the smallest and "
+            "largest served context.",
             COUNTS,
-            default="1024,4096; with --import that of the file",
+            default="1024,4096; with --import, the contexts in the file",
         ),
     ] = None
     gamma: Annotated[
@@ -52,7 +52,7 @@ class AcceptanceQuestion(DecodingQuestion):
             "Number of drafted tokens per iteration.",
             "N",
             "-g",
-            default=f"{DEFAULT_GAMMA}; with --import that of the file",
+            default=f"{DEFAULT_GAMMA}; with --import, that of the file",
         ),
     ] = None
     documents: Annotated[int, Argument("Maximum number of documents per context.", "N")] = 32
@@ -71,7 +71,7 @@ class AcceptanceQuestion(DecodingQuestion):
     convert: Annotated[
         Path | None,
         Argument(
-            "File with acceptance figures of another tool, which replace a run.",
+            "File with acceptance figures from another tool, used instead of running the decoder.",
             "FILE",
             flag="--import",
             group="Acceptance",
@@ -88,7 +88,11 @@ class AcceptanceQuestion(DecodingQuestion):
     ] = None
     lengths: Annotated[
         tuple[int, ...] | None,
-        Argument("With --import: draft lengths of the served schedule.", COUNTS, group="Acceptance"),
+        Argument(
+            "With --import: draft lengths that the server used, if they changed with the batch.",
+            COUNTS,
+            group="Acceptance",
+        ),
     ] = None
     target: Annotated[
         str | None,

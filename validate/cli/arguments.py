@@ -75,7 +75,7 @@ Sets = Annotated[
         flag="--set",
     ),
 ]
-HeldOut = Annotated[bool, Argument("Predict each fitted row with a fit that leaves out the fold of the row.")]
+HeldOut = Annotated[bool, Argument("Predict each fitted row with a fit that excludes the row's fold.")]
 
 
 @question

@@ -42,7 +42,7 @@ def check(
     max_drift: Annotated[
         float | None,
         Argument(
-            "Largest allowed mean change of a figure's measurements since --baseline.",
+            "Largest allowed mean change, since --baseline, of the measurements of one quantity.",
             "SHARE",
             limits=SHARES,
             default="3%",

@@ -60,7 +60,7 @@ class AdviseArguments(CommonOptions):
     )
     context: arg.Context = argument(default=8192)
     batch: MaybeWholes = argument(
-        "Batch sizes to include in the search: sequences of one server, not of all servers together.",
+        "Batch sizes to include in the search, in sequences per server.",
         arg.COUNTS,
         "--batch-size -b",
         shown=f"1..{MAX_BATCHES} per device; 1 in llama.cpp and MLX",
@@ -171,7 +171,8 @@ class AdviseArguments(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     clients: MaybeWhole = argument(
-        "Total number of clients of all servers; each client waits for its output before its next request.",
+        "Total number of clients across all servers; each client waits for its response before it sends the "
+        "next request.",
         "N",
         "--max-concurrency",
         limits=(1, 2**20),
@@ -180,7 +181,8 @@ class AdviseArguments(CommonOptions):
         without=("request_rate", "clients", "batch"),
     )
     input_len: MaybeWhole = argument(
-        "Mean number of prompt tokens per request; without a load, the requests are those of an offline job.",
+        "Mean number of prompt tokens per request; without --request-rate and --clients, the load is an "
+        "offline job.",
         arg.TOKENS,
         default=None,
         group=LOAD,

@@ -29,8 +29,8 @@ from perfmodel.specs.engines.served_requests import PassOrder
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 from perfmodel.uniform import largest_std
 
-_POLICIES = "; ".join(f"{name}: {policy.help}" for name, policy in policies().items())
-LENGTHS = f"Draft lengths, or policies ({_POLICIES})"
+_POLICIES = ", ".join(f"{name} ({policy.help})" for name, policy in policies().items())
+LENGTHS = f"Draft lengths, or policies; 0 is always included. Policies: {_POLICIES}."
 """Help of `gamma`."""
 AT_ONCE = "whose requests come at the start"
 """Why some arguments exclude a rollout."""
@@ -79,7 +79,7 @@ class TrafficArguments(CommonOptions):
         default=None,
     )
     gamma: Parsed[tuple[LengthPolicy, ...], Policies] = argument(
-        f"{LENGTHS}. 0 is always included.",
+        LENGTHS,
         "|".join(("N,...", *policies())),
         "-g --num-speculative-tokens --speculative-num-steps",
         read=parse_policies,
@@ -125,7 +125,7 @@ class TrafficArguments(CommonOptions):
     input_std: Real = argument("Standard deviation of --input-len.", arg.TOKENS, read=tokens, default=0.0)
     output_std: Real = argument("Standard deviation of --output-len.", arg.TOKENS, read=tokens, default=0.0)
     burstiness: Real = argument(
-        "Shape of the distribution of times between arrivals: 1 for Poisson arrivals, smaller values for "
+        "Shape parameter of the inter-arrival time distribution: 1 for Poisson arrivals, smaller values for "
         "bursts.",
         "SHAPE",
         limits=(0.01, 1000),
@@ -133,7 +133,7 @@ class TrafficArguments(CommonOptions):
         needs=("request_rate",),
     )
     schedule: str | None = argument(
-        "Way in which passes combine prompts and decoding; mixed is SGLang's --enable-mixed-chunk.",
+        "How passes combine prefill and decoding; mixed is SGLang's --enable-mixed-chunk.",
         choices=tuple(each.value for each in PassOrder),
         shown="the engine's default for its version",
         default=None,
@@ -154,7 +154,7 @@ class TrafficArguments(CommonOptions):
         group="Engine",
     )
     batch_wait_timeout_iters: Whole = argument(
-        "Maximum number of passes that prompts wait for more prompts to arrive, as in TensorRT-LLM.",
+        "Maximum number of passes for which a prompt waits for more prompts to arrive, as in TensorRT-LLM.",
         "PASSES",
         read=whole,
         limits=(0, 10_000),
@@ -164,7 +164,7 @@ class TrafficArguments(CommonOptions):
         why="below which prompts wait",
     )
     batch_wait_max_tokens_ratio: Real = argument(
-        "Share of the token budget at which prompts no longer wait for more prompts.",
+        "Prompts stop waiting for more prompts once the next pass would use this share of its token budget.",
         "SHARE",
         limits=(0, 1),
         default=0.0,
@@ -173,7 +173,7 @@ class TrafficArguments(CommonOptions):
         why="for which prompts wait",
     )
     attention_dp_timeout_iters: Whole = argument(
-        "Maximum number of passes that prompts wait for every data-parallel group to have a prompt "
+        "Maximum number of passes for which prompts wait until every data-parallel group has a prompt "
         "(TensorRT-LLM's enable_balance); 0 means no waiting.",
         "PASSES",
         read=whole,
@@ -208,8 +208,8 @@ class TrafficArguments(CommonOptions):
         needs=REUSED,
     )
     kv_offload: str | None = argument(
-        "Storage for the caches of earlier prompts; cpu and ram mean host. The answer compares reading a "
-        "cache from this storage with recomputing the cache.",
+        "Where the caches of earlier prompts are stored; cpu and ram are other names for host. The answer "
+        "compares reading a cache from this storage with recomputing the cache.",
         "host|c2c|nvme|remote:GB/S,SECONDS",
         read=parse_tier,
         shown="none",
@@ -261,7 +261,8 @@ class TrafficArguments(CommonOptions):
         why="since all its requests come at the start",
     )
     alpha_by_age: Parsed[tuple[tuple[float, float], ...] | None, Any] = argument(
-        "Acceptance after given numbers of weight updates of the target, such as 0:0.75,8:0.6.",
+        "Acceptance as a function of the number of weight updates of the target, such as 0:0.75,8:0.6 (0.6 "
+        "after 8 updates).",
         "AGE:ALPHA,...",
         read=parse_ages,
         default=None,
@@ -274,7 +275,7 @@ class TrafficArguments(CommonOptions):
         default=False,
     )
     closed_form: bool = argument(
-        "Use only the closed form, without simulation; rows for which it is not valid have a warning.",
+        "Use only the closed form, without simulation; rows for which it is not valid carry a warning.",
         read=parse_switch,
         default=False,
         without=("replay", "trace", "mix"),
@@ -336,7 +337,7 @@ class TrafficArguments(CommonOptions):
         needs=("decode",),
     )
     num_prompts: Whole = argument(
-        "Number of random requests in a simulation, or with clients at least four per client.",
+        "Number of random requests in a simulation; with --clients, at least four per client.",
         "N",
         limits=(1, LONGEST),
         default=2000,

@@ -69,7 +69,7 @@ def _of_links(scenario: Scenario) -> Iterator[str]:
         return
     if scenario.machine.over_host and tp <= link.devices:
         yield (
-            f"no {link.name} is assumed between the {tp} devices, because it is sold apart; "
+            f"no {link.name} is assumed between the {tp} devices, because it is sold separately; "
             f"--hardware {gpu.name}:nvlink has one"
         )
     elif scenario.machine.over_host:

@@ -20,7 +20,7 @@ saturation rate is subtracted from it, so a server with a higher capacity is pre
 class Auto(LengthPolicy):
     """At each load, the one draft length with the lowest mean TPOT."""
 
-    help = "the best length at each load"
+    help = "the best single length at each load"
     source = "docs/traffic.md"
 
     def choices(self, replica: Replica) -> Sequence[Choice]:

@@ -26,7 +26,7 @@ class Confidence(LengthPolicy):
     requests with the standard deviation ``--acceptance-std``.
     """
 
-    help = "only the drafted tokens that are most likely to be accepted are verified"
+    help = "verifies only the drafted tokens that are most likely to be accepted"
     noun = "the confidence budget"
     source = "vllm#47808; dspark_sps.py of SGLang 0.5.23"
 

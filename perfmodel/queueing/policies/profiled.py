@@ -17,7 +17,7 @@ class Profiled(LengthPolicy):
     The time that a change of length costs is ignored.
     """
 
-    help = f"a length for each size of the running batch, chosen for {PROFILED_AT // 1024}K prompts"
+    help = f"like table, but chosen for {PROFILED_AT // 1024}K prompts"
     noun = "the profiled table"
     source = "num_speculative_tokens_per_batch_size of vLLM, made by a benchmark of one length"
 

@@ -14,7 +14,7 @@ class Tail(LengthPolicy):
     The policy chooses the draft length whose speedups over these batches have the largest sum of logarithms.
     """
 
-    help = "one length while few requests run, else 0"
+    help = "one length while few requests run, otherwise 0"
     noun = "the tail"
     source = "speculative_disable_by_batch_size of vLLM 0.8; vllm#41821"
 

@@ -37,8 +37,8 @@ class Link(Frozen):
 
     - devices: number of devices that the link joins (2 for a bridge). It is None if it joins all devices of a
       server.
-    - presence: ``usual`` if servers with this device have the link, ``rare`` if it is sold apart and most
-      servers have none, and ``stated`` if the question states it (``NAME:nvlink``).
+    - presence: ``usual`` if servers with this device have the link, ``rare`` if it is sold separately and
+      most servers have none, and ``stated`` if the question states it (``NAME:nvlink``).
     """
 
     name: str
