@@ -42,7 +42,7 @@ def check(
     max_drift: Annotated[
         float | None,
         Argument(
-            "Largest allowed mean change, since --baseline, of the measurements of one quantity.",
+            "For each quantity: largest mean change of its measurements since --baseline that still passes.",
             "SHARE",
             limits=SHARES,
             default="3%",
