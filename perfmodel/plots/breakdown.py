@@ -28,7 +28,7 @@ BARS = ("baseline", "draft", "verify")
 NAMES = 60.0
 """Width of the names of bars, in points."""
 MOST_IN_TITLE = 2
-"""Largest number of points that the title names."""
+"""Largest number of points of which the title states each."""
 MS_PER_S = 1e3
 
 
@@ -81,11 +81,12 @@ def breakdown(question: Query | Scenario, points: Iterable[tuple[float, float]],
 
 
 def _claim(draft: str, names: list[str], speedups: list[float]) -> str:
-    """The title: the speedup at each point, or its range over many points."""
+    """The title: the speedup at each point, or the smallest and the largest of many."""
+    each = [f"{speedup:.2f}× at {point}" for point, speedup in zip(names, speedups, strict=True)]
     if len(names) <= MOST_IN_TITLE:
-        each = (f"{speedup:.2f}× at {point}" for point, speedup in zip(names, speedups, strict=True))
         return f"{draft}: predicted speedup {', '.join(each)}"
-    return f"{draft}: predicted speedup {min(speedups):.2f}× to {max(speedups):.2f}×"
+    ends = (each[speedups.index(end(speedups))] for end in (min, max))
+    return f"{draft}: predicted speedup {' to '.join(ends)}"
 
 
 def row_of(place: int, stage: str) -> float:

@@ -90,17 +90,32 @@ def curves(
 
 
 def _claim(figure: str, over: str, groups: list[tuple[str, "DataFrame"]]) -> str:
-    """The title: the range of the figure, and the place of the largest speedup."""
+    """The title: how the best draft length changes from line to line, or the range of the figure."""
+    if (figure, over) == ("speedup", "gamma") and len(groups) > 1:
+        return _best_lengths(groups)
     short = _names(figure)[0]
     of = HORIZONTAL.get(over, (over, over))[0]
-    low = min(float(rows[figure].min()) for _, rows in groups)
-    high = max(float(rows[figure].max()) for _, rows in groups)
+    points = [
+        (float(value), ", ".join(filter(None, (words, f"{of} {tokens(place)}"))))
+        for words, rows in groups
+        for value, place in zip(rows[figure], rows[over], strict=True)
+    ]
+    (low, least), (high, most) = min(points), max(points)
     if figure == "speedup":
-        peaks = sorted({float(rows[over].iloc[int(rows[figure].argmax())]) for _, rows in groups})
-        places = " to ".join(dict.fromkeys(tokens(place) for place in (peaks[0], peaks[-1])))
-        return f"Speedup from {low:.2f}× to {high:.2f}×, the largest at {of} {places}"
+        return f"Speedup from {low:.2f}× at {least} to {high:.2f}× at {most}"
     scale, unit = (MS_PER_S, " ms") if is_time(figure) else (1.0, "")
     return f"{short} by {of}: {scale * low:,.3g} to {scale * high:,.3g}{unit}"
+
+
+def _best_lengths(groups: list[tuple[str, "DataFrame"]]) -> str:
+    """The title: the draft length with the largest speedup on the first and on the last line."""
+    ends = groups[0], groups[-1]
+    one, two = (int(rows["gamma"].iloc[int(rows["speedup"].argmax())]) for _, rows in ends)
+    first, last = (words for words, _ in ends)
+    if one == two:
+        return f"The best draft length is {one} at {first} and at {last}"
+    change = "grows" if two > one else "falls"
+    return f"The best draft length {change} from {one} at {first} to {two} at {last}"
 
 
 def _names(figure: str) -> tuple[str, str]:

@@ -39,7 +39,7 @@ HINTED = 0.97
 INCH = 72.0
 COMMON = ("A", "The", "At", "Speedup", "Throughput", "Reading", "Moving", "Compute", "Kernel")
 """First words of titles that are no names."""
-TOGETHER = re.compile(r"(?<=[γα×]) (?=\w)|(?<=batch) (?=\d)|(?<=context) (?=\d)|(?<=\d) (?=×)")
+TOGETHER = re.compile(r"(?<=[γα×]) (?=\w)|(?<=batch) (?=\d)|(?<=context) (?=\d)|(?<=\d) (?=[×%])")
 """Spaces at which no line ends."""
 
 
@@ -70,7 +70,7 @@ def label(axes: "Axes", title: str, subtitle: str, caption: str, *, ideal: bool 
     """
     figure = figure_of(axes)
     if ideal:
-        title, subtitle = f"On the ideal roofline, {_continued(title)}", f"ideal roofline; {subtitle}"
+        title, subtitle = f"On the ideal roofline, {continued(title)}", f"ideal roofline; {subtitle}"
     width = HINTED * (INCH * WIDTH - 2 * MARGIN)
     look = colours()
     heading = balanced(title, width, LARGE, "bold")
@@ -98,7 +98,7 @@ def label(axes: "Axes", title: str, subtitle: str, caption: str, *, ideal: bool 
     return figure
 
 
-def _continued(sentence: str) -> str:
+def continued(sentence: str) -> str:
     """A sentence as the end of another one: articles and common nouns begin with a small letter."""
     first = sentence.partition(" ")[0]
     return sentence[:1].lower() + sentence[1:] if first in COMMON else sentence
@@ -144,13 +144,15 @@ def legend_above(axes: "Axes", handles: "Sequence[Any] | None" = None, left: flo
 
 
 def _columns(widths: Sequence[float], most: float) -> int:
-    """The largest number of columns of a legend that is at most `most` points wide, for its entries'
-    widths.
+    """The number of columns of a legend that is at most `most` points wide, for its entries' widths: the
+    smallest with the fewest rows.
     """
-    for columns in range(min(len(widths), 4), 1, -1):
-        if sum(max(column) for column in np.array_split(widths, columns)) <= most:
-            return columns
-    return 1
+    fitting = [
+        columns
+        for columns in range(2, min(len(widths), 4) + 1)
+        if sum(max(column) for column in np.array_split(widths, columns)) <= most
+    ]
+    return min([1, *fitting], key=lambda columns: -(-len(widths) // columns))
 
 
 def wrapped(words: str, width: float, size: float = SMALL, weight: str = "normal") -> list[str]:

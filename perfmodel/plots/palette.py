@@ -74,10 +74,9 @@ PALETTES = {
         parts={
             "linear": "#77aadd",
             "attention": "#ee8866",
-            "small": "#eedd88",
+            "small": "#44bb99",
             "allreduce": "#ffaabb",
             "fixed": "#aaaa00",
-            "overhead": "#dddddd",
         },
     ),
     "dark": Palette(
@@ -94,10 +93,9 @@ PALETTES = {
         parts={
             "linear": "#4d7fb3",
             "attention": "#c9623f",
-            "small": "#b39f3d",
+            "small": "#31907a",
             "allreduce": "#c4677c",
             "fixed": "#80801a",
-            "overhead": "#5f6570",
         },
     ),
 }

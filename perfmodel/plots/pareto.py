@@ -10,7 +10,7 @@ from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.declaration import Question, arguments
 from perfmodel.errors import InputError
-from perfmodel.plots.layout import label, legend_above, panels
+from perfmodel.plots.layout import continued, label, legend_above, panels
 from perfmodel.plots.palette import colours
 from perfmodel.plots.theme import Axes, Figure, draft_in_title, styled, tokens
 
@@ -115,7 +115,7 @@ def _claim(advice: Advice) -> str:
         return f"{name} meets the bounds, which no baseline does"
     times = GAINS[advice.objective.name].format(gain)
     if advice.verdict == "too_close_to_call":
-        return f"Too close to call: {name} is predicted to give {times}"
+        return f"Too close to call: {continued(name)} is predicted to give {times}"
     return f"{name} is predicted to give {times}"
 
 

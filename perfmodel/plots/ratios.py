@@ -108,24 +108,23 @@ def ratios(
     below.set_ylim(bottom=min(below.get_ylim()[0], 0.98))
     signs = [sign(each.words, color=colours().ink, linestyle=each.dashes) for each in drawn]
     legend_above(above, [*above.lines[: len(lines)], *(signs if len(drawn) > 1 else [])])
-    claim = _claim(names[-1], shown[0][-1], " to ".join(f"{tokens(end)}" for end in span), over)
+    ends = " to ".join(map(tokens, span))
+    claim = f"At {names[-1]} and {over} {ends}, {_claim(shown[0][-1], shown[1][-1])}"
     details = f"predicted; {caption(scenario, acceptance=False)}"
     return label(above, claim, subject(scenario, gamma), details, ideal=is_ideal(scenario))
 
 
-def _claim(name: str, ratio: Array, ends: str, over: str) -> str:
-    """The title: how the draft step of the last line changes along the axis.
+def _claim(draft: Array, verify: Array) -> str:
+    """How the two ratios of a line change along the axis."""
+    return f"a draft step {_change(draft)} of a baseline step, a verification {_change(verify)}"
 
-    - name: the batch or the context of the line.
-    - ratio: the draft step's time divided by that of a baseline step, along the axis.
-    - ends: the ends of the axis in words.
-    """
+
+def _change(ratio: Array) -> str:
+    """The first and the last value of a ratio in words."""
     first, last = (f"{100 * value:.0f}" for value in (float(ratio[0]), float(ratio[-1])))
-    span = f"from {over} {ends}"
     if first == last:
-        return f"At {name} a draft step takes {first} % of a baseline step {span}"
-    change = "falls" if ratio[-1] < ratio[0] else "grows"
-    return f"At {name} a draft step {change} from {first} % to {last} % of a baseline step {span}"
+        return f"takes {first} %"
+    return f"{'falls' if ratio[-1] < ratio[0] else 'grows'} from {first} % to {last} %"
 
 
 def _on_ideal_roofline(scenario: Scenario) -> Scenario:

@@ -1,7 +1,7 @@
 """Draws the predicted speedup of speculation over batch and context."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -130,7 +130,8 @@ def surface(
     handles = _break_even(axes, batches, contexts, drafting)
     if gamma:
         inflection = inflection_context(scenario, gamma, batch_range)
-        handles += _inflection(axes, inflection, context, batch, batch_range)
+        if _is_seen(inflection, batches, contexts, fits, batch_range):
+            handles += _inflection(axes, inflection, batch, batch_range)
     handles += _memory(axes, batches, contexts, fits)
     if not gamma and drafting.min() < 1.0:
         handles.append(sign("do not speculate", color=colours().pale, linewidth=7.0))
@@ -141,13 +142,13 @@ def surface(
     legend_above(axes, handles)
     _add_colour_bar(axes, filled, levels)
     searched = "" if gamma else f"; best γ to {max_gamma} at each point"
-    share = "the engine's share" if memory_fraction is None else f"{memory_fraction:.4g}"
+    share = "the engine's share" if memory_fraction is None else f"a share of {memory_fraction:.4g}"
     limits = scenario.account.server.stated
     return label(
         axes,
         surface_claim(drafter(scenario), *_stated(scenario, batch, context, gammas, memory_fraction)),
         f"{subject(scenario, gamma)}{searched}",
-        f"{caption(scenario)}; {share} of the memory{limits}",
+        f"{caption(scenario)}; memory: {share}{limits}",
         ideal=is_ideal(scenario),
     )
 
@@ -174,15 +175,19 @@ def _break_even(axes: Axes, batches: Array, contexts: Array, speedup: Array) -> 
     return [sign("break even", color=ink, linewidth=2.0)]
 
 
-def _inflection(
-    axes: Axes, inflection: float | None, contexts: Span, batches: Span, batch_range: Span
-) -> list[Any]:
-    """Draws the inflection context over its batches if it is within the drawn contexts; returns the entry of
-    the legend.
-    """
+def _is_seen(
+    inflection: float | None, batches: Array, contexts: Array, fits: Mask, batch_range: Span
+) -> TypeGuard[float]:
+    """Whether a part of the line of the inflection context is within the axes and fits in memory."""
+    if inflection is None or not contexts[0] < inflection < contexts[-1]:
+        return False
+    of_line = (batch_range[0] <= batches) & (batches <= batch_range[1])
+    return bool(fits[of_line, np.searchsorted(contexts, inflection)].any())
+
+
+def _inflection(axes: Axes, inflection: float, batches: Span, batch_range: Span) -> list[Any]:
+    """Draws the inflection context over its batches; returns the entry of the legend."""
     low, high = max(batches[0], batch_range[0]), min(batches[1], batch_range[1])
-    if inflection is None or not contexts[0] < inflection < contexts[1] or low >= high:
-        return []
     name = f"inflection context ({inflection:,.0f}, batches {batch_range[0]:g} to {batch_range[1]:g})"
     look: dict[str, Any] = {"color": colours().ink, "linewidth": 1.2, "linestyle": (0, (4, 3))}
     return axes.plot([inflection, inflection], [low, high], label=name, **look)

@@ -41,7 +41,6 @@ PARTS = {
     "small": ("small kernels", r"\\"),
     "allreduce": ("all-reduce", "xx"),
     "fixed": ("launches, fixed costs", "--"),
-    "overhead": ("outside the passes", "||"),
 }
 """Components of the time of a pass: words and hatch."""
 DRAFTS = {
@@ -124,7 +123,8 @@ def caption(scenario: Scenario, *, acceptance: bool = True) -> str:
         parts.append(f"{recurrent.state_dtype} states")
     parts += [*unusual(replace(machine, tensor_parallel=1)), *unusual(replace(scenario, acceptance=None))]
     made = Calibrated.of(scenario)
-    return "; ".join([*parts, f"calibration {made.name} ({made.kind})"])
+    kind = "" if made.kind == made.name else f" ({made.kind})"
+    return "; ".join([*parts, f"calibration {made.name}{kind}"])
 
 
 def unusual(settings: Any) -> list[str]:

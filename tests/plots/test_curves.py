@@ -4,7 +4,7 @@ import pytest
 
 from perfmodel import plots
 from perfmodel.errors import InputError
-from tests.plots.figures import laid_out, legend_of, swept
+from tests.plots.figures import laid_out, legend_of, swept, title_of
 
 
 def test_curves_show_each_row_of_a_sweep_on_the_line_of_its_other_values() -> None:
@@ -30,6 +30,24 @@ def test_a_single_curve_of_the_speedup_has_its_interval_and_the_measured_dots() 
     assert corners[:, 1].min() == pytest.approx(frame["speedup_low"].min())
     assert corners[:, 1].max() == pytest.approx(frame["speedup_high"].max())
     assert axes.get_xscale() == "log"
+
+
+def test_the_title_of_a_curve_says_where_its_speedup_is_smallest_and_largest() -> None:
+    rows = swept(context="2k..128kx2")
+    low, high = rows.to_frame()["speedup"].agg(["min", "max"])
+    title = title_of(plots.curves(rows))
+    assert title == f"Speedup from {low:.2f}× at context 2k to {high:.2f}× at context 128k"
+
+
+def test_the_title_of_curves_over_the_draft_length_says_how_the_best_one_changes() -> None:
+    rows = swept(context="2k,128k", gamma="1..8")
+    frame = rows.to_frame().set_index("gamma")
+    short, long = (frame[frame["context_tokens"] == n]["speedup"].idxmax() for n in (2048, 131072))
+    assert title_of(plots.curves(rows, over="gamma")) == (
+        f"The best draft length grows from {short} at context 2k to {long} at context 128k"
+    )
+    same = plots.curves(swept(context="1k,2k", gamma="1..8"), over="gamma")
+    assert title_of(same) == "The best draft length is 1 at context 1k and at context 2k"
 
 
 def test_curves_of_an_unknown_column_are_refused() -> None:

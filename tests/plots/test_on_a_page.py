@@ -5,8 +5,9 @@ import xml.etree.ElementTree as ET
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 
 from perfmodel import cli, plots
 from perfmodel.answers.question import resolve
@@ -74,6 +75,21 @@ def test_words_and_lines_contrast_with_the_page(palette: Palette) -> None:
         assert contrast(words, page) >= 4.5
     for line in (*palette.bright, *palette.sequence):
         assert contrast(line, palette.page) >= 3.0
+
+
+def test_bars_of_a_stored_picture_stand_out_on_a_dark_page() -> None:
+    """The site inverts the pictures of notebooks and turns their hues back."""
+    css = (ROOT / "docs" / "site.css").read_text(encoding="utf-8")
+    (share,) = map(float, re.findall(r"\.drawn \{ filter: invert\((0\.\d+)\) hue-rotate\(180deg\)", css))
+
+    def filtered(colour: str) -> str:
+        inverted = np.array([share + (1 - 2 * share) * part for part in to_rgb(colour)])
+        turned = 2 * inverted @ (0.213, 0.715, 0.072) - inverted  # the gray of CSS stays
+        return to_hex(np.clip(turned, 0, 1))
+
+    light = PALETTES["light"]
+    for colour in (*light.parts.values(), *light.stages.values()):
+        assert contrast(filtered(colour), filtered(light.page)) >= 1.7
 
 
 def test_a_dark_picture_stays_dark_when_it_is_saved(tmp_path: Path) -> None:

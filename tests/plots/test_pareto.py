@@ -55,7 +55,7 @@ def test_the_title_states_the_gain_and_the_caption_has_no_flags() -> None:
     best = f"{answer.gain(answer.chosen):.2f}× the throughput per device of the best baseline"
     assert title_of(figure) == f"A sparse self-draft is predicted to give {best}"
     close = plots.pareto(replace(answer, verdict="too_close_to_call"))
-    assert title_of(close).startswith("Too close to call: A sparse self-draft is predicted to give ")
+    assert title_of(close).startswith("Too close to call: a sparse self-draft is predicted to give ")
     assert title_of(plots.pareto(advise(CHOICE))) == "The best configuration does not speculate"
     words = words_around(figure)
     assert "GPUs of a server: 1, 8; acceptance: self@streamingllm:512 0.95" in words

@@ -98,10 +98,13 @@ def test_the_ideal_roofline_is_dashed_and_named(ideal: bool, lines: list[str]) -
 def test_titles_of_costs_state_the_change_of_the_last_line() -> None:
     figure = plots.ratios(SCENARIO, [16, 64], (1024, 131072), 2, ideal=False, points=9)
     p = predict(SCENARIO, Workload.of([[16.0], [64.0]], np.geomspace(1024, 131072, 9), 2))
-    first, last = (f"{100 * value:.0f}" for value in p.draft_to_target[-1, [0, -1]])
+    draft, verify = (
+        " % to ".join(f"{100 * value:.0f}" for value in ratio[-1, [0, -1]])
+        for ratio in (p.draft_to_target, p.verify_to_target)
+    )
     assert title_of(figure) == (
-        f"At batch 64 a draft step falls from {first} % to {last} % "
-        "of a baseline step from context 1k to 128k"
+        f"At batch 64 and context 1k to 128k, a draft step falls from {draft} % "
+        f"of a baseline step, a verification grows from {verify} %"
     )
     for axes in figure.axes:
         markers = [line.get_marker() for line in axes.lines[:2]]
@@ -114,9 +117,7 @@ def test_the_title_of_a_breakdown_states_the_speedup_of_each_point() -> None:
     places = f"{speedups[0]:.2f}× at batch 16, {speedups[1]:.2f}× at batch 64"
     assert title == f"A sparse self-draft: predicted speedup {places}"
     many = plots.breakdown(SCENARIO, [(batch, 32000) for batch in (16, 32, 64)], 2)
-    assert (
-        title_of(many) == f"A sparse self-draft: predicted speedup {speedups[0]:.2f}× to {speedups[1]:.2f}×"
-    )
+    assert title_of(many) == f"A sparse self-draft: predicted speedup {places.replace(', ', ' to ')}"
 
 
 def test_bars_differ_by_their_hatches_too() -> None:

@@ -106,11 +106,12 @@ def test_only_a_picture_of_the_best_length_says_where_not_to_speculate() -> None
 
 
 def test_an_inflection_context_outside_the_picture_is_not_drawn() -> None:
-    def has_line(context: tuple[float, float]) -> bool:
-        surface = plots.surface(SCENARIO, gamma=2, points=9, context=context)
+    def has_line(context: tuple[float, float], **batches: tuple[float, float]) -> bool:
+        surface = plots.surface(SCENARIO, gamma=2, points=9, context=context, **batches)
         return any(words.startswith("inflection context") for words in legend_of(surface.axes[0]))
 
     assert has_line((1024, 131072))
+    assert not has_line((1024, 131072), batch=(1024, 4096)), "nothing on the line fits in memory"
     assert not has_line((65536, 131072))
     assert not has_line((128, 256))
 
