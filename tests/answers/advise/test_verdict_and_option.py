@@ -1,7 +1,10 @@
 """How sure an advice is: a doubtful draft is an option, and intervals and break-evens keep the bound."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from perfmodel.answers.advice import decision
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.margins import worth_the_risk
@@ -59,6 +62,52 @@ def test_a_draft_that_may_lose_more_than_it_gains_is_an_option() -> None:
     assert low * worth.robustness.gain_over_baseline > 1
     assert (worth.chosen.draft, worth.option) == ("eagle3", None)
     assert "speculative" not in worth.serve_option.vllm_line, "the line without it"
+
+
+@pytest.mark.parametrize(
+    ("at_its_batch", "interval", "verdict"),
+    [
+        ("pays", (1.1, 1.3), "speculate"),
+        ("likely_pays", (1.1, 1.3), "likely_speculate"),
+        ("pays", None, "speculate"),
+        ("pays", (0.99, 1.3), "too_close_to_call"),
+        ("too_close_to_call", (1.1, 1.3), "too_close_to_call"),
+        ("does_not_pay", (1.1, 1.3), "too_close_to_call"),
+    ],
+)
+def test_a_chosen_draft_must_pay_at_its_own_batch_and_beat_the_best_baseline(
+    monkeypatch, at_its_batch, interval, verdict
+) -> None:
+    monkeypatch.setattr(decision, "point_verdict", lambda query, point: at_its_batch)
+    robustness = SimpleNamespace(gain_over_baseline_interval=interval)
+    drafting = SimpleNamespace(gamma=3)
+    assert decision._verdict(None, drafting, drafting, robustness, ()) == verdict
+
+
+@pytest.mark.parametrize(
+    ("at_its_batch", "measured", "verdict"),
+    [
+        ("too_close_to_call", True, "too_close_to_call"),
+        ("does_not_pay", True, "do_not_speculate"),
+        ("pays", True, "do_not_speculate"),
+        ("does_not_pay", False, "likely_do_not_speculate"),
+    ],
+)
+def test_where_the_baseline_is_best_a_draft_that_is_close_at_its_own_batch_leaves_it_open(
+    monkeypatch, at_its_batch, measured, verdict
+) -> None:
+    monkeypatch.setattr(decision, "point_verdict", lambda query, point: at_its_batch)
+    monkeypatch.setattr(decision, "is_measured", lambda scenario: measured)
+    rival = SimpleNamespace(gamma=3, candidate=SimpleNamespace(scenario=None))
+    robustness = SimpleNamespace(gain_over_baseline_interval=None)
+    assert decision._verdict(None, SimpleNamespace(gamma=0), rival, robustness, ()) == verdict
+
+
+@pytest.mark.parametrize(("would_pay", "verdict"), [((), "do_not_speculate"), ((1,), "unknown_acceptance")])
+def test_without_a_known_acceptance_the_verdict_is_open_if_some_acceptance_would_pay(
+    would_pay, verdict
+) -> None:
+    assert decision._verdict(None, SimpleNamespace(gamma=0), None, None, would_pay) == verdict
 
 
 def test_a_clear_choice_has_one_command_line() -> None:
