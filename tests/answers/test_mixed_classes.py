@@ -86,6 +86,11 @@ def test_outputs_of_one_token_have_no_time_per_token(tmp_path: Path) -> None:
     ("text", "more", "message"),
     [
         ("{share: 0, input_len: 5, output_len: 5}", {}, "classes.a.share"),
+        ("{share: 1, input_len: 5, output_len: 1}", {}, "classes.a.output_len"),
+        ("{share: 1, input_len: 5, output_len: 5, alpha: 1}", {}, "classes.a.alpha"),
+        ("{share: 1, input_len: 5, output_len: 5, alpha: -0.1}", {}, "classes.a.alpha"),
+        ("{share: 1, input_len: 5, output_len: 5, output_std: -1}", {}, "classes.a.output_std"),
+        ("{share: 1, input_len: 5, output_len: 5, slo: {tpot: 0}}", {}, "classes.a.slo.tpot"),
         ("{share: 1, input_len: 5, output_len: 5, slo: {tpots: 3}}", {}, "tpots"),
         ("{share: 1, input_len: 5, output_len: 5}", {"rollout": 3, "input_len": 5, "output_len": 5}, "drawn"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -179,7 +180,12 @@ def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None
 
 
 def test_what_is_not_run_is_refused(deep, head, target) -> None:
-    refused("must be an EAGLE-3 head of three features", load_head, "eagle", "random:0", deep)
+    for name in ("eagle", "eagle3:features=2", "eagle3:features=4"):
+        refused(
+            f"--draft: {name}: must be an EAGLE-3 head of three features", load_head, name, "random:0", deep
+        )
+    divided = SimpleNamespace(spec=deep.spec, shard=SimpleNamespace(size=2))
+    refused("on one device to be run here", load_head, "eagle3", "random:0", divided)
     refused("takes 3 of the target's layers, and tiny has too few", load_head, "eagle3", "random:0", target)
     assert HeadModel(target.spec, tiny_spec(num_hidden_layers=3)).features.layers == (2, 1, 0)
     sparse = Request(1, 8, 8, 2, "model", "snapkv:4,window=2")

@@ -20,6 +20,15 @@ def test_headings_divide_the_answers_of_mlx_lm() -> None:
     assert (drafting.gamma, drafting.seconds) == (2, pytest.approx(2 / 41.382))
 
 
+def test_words_before_the_first_heading_are_no_part_but_with_an_answer_there_the_text_is_one() -> None:
+    """An answer without a heading does not say whether it ran with a draft."""
+    one = sample("mlx_lm")
+    both = f"# without a draft\n{one}\n# --num-draft-tokens 2\n{one}"
+    assert [step.gamma for step in read_pasted("-", f"On my Mac\n{both}", GIVEN)] == [0, 2]
+    whole = read_pasted("-", f"{one}\n{both}", replace(GIVEN, gamma=3))
+    assert [step.gamma for step in whole] == [3, 3, 3]
+
+
 def test_a_part_with_a_draft_must_have_its_length() -> None:
     one = sample("mlx_lm")
     text = f"# without a draft\n{one}\n# with a draft\n{one}"
