@@ -1,17 +1,21 @@
 """How many requests and prompts a pass has room for, by hand on both sides of each limit."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
+from perfmodel.queueing.kv_room import sequences_of
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.occupancy import occupancy
 from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.saturation import capacity, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.request_costs import EngineRequests
+from perfmodel.speculation import Acceptance
 from tests.plots.figures import ASK
 
 LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
@@ -33,6 +37,40 @@ def test_a_server_that_drafts_has_seats_of_its_own() -> None:
     limits = Limits(max_num_seqs=32, drafting_seats=8)
     plain, drafting = step_times(SELF, LENGTHS, limits, [0, 3])
     assert (plain.seats, drafting.seats) == (32, 8)
+
+
+@pytest.mark.parametrize(
+    ("engine", "gamma", "more"),
+    [("sglang", 0, 0.0), ("sglang", 3, 3.0), ("trtllm", 0, 15.5), ("trtllm", 3, 15.5 + 3.0)],
+)
+def test_a_request_holds_half_a_block_and_the_tokens_of_the_next_draft(engine, gamma, more) -> None:
+    """Beside its context, its drafted tokens and the token after them. Blocks have 1 token in SGLang and 32
+    in TensorRT-LLM.
+    """
+    fitting = requests_that_fit(engine, gamma)
+    few, many = (fitting(context) for context in (1000.0, 9000.0))
+    held = (1000.0 * few - 9000.0 * many) / (many - few)
+    assert held == pytest.approx(1.0 + gamma + more, rel=1e-6)
+
+
+def test_asynchronous_scheduling_holds_the_drafted_tokens_once_more() -> None:
+    """vLLM does so by default from 0.14 on. A request holds a share of the cache, and one more token of
+    context is the unit.
+    """
+    held = []
+    for version in ("vllm@0.13", "vllm@0.14"):
+        plain, drafting = (1.0 / requests_that_fit(version, gamma)(1000.0) for gamma in (0, 3))
+        longer = 1.0 / requests_that_fit(version, 0)(1001.0)
+        held.append((drafting - plain) / (longer - plain))
+    assert held == pytest.approx([2 * 3, 3 * 3], rel=1e-6)
+
+
+def requests_that_fit(engine: str, gamma: int) -> Callable[[float], float]:
+    """Context -> the number of requests that fit on a server with an n-gram draft."""
+    ask = TrafficQuery("llama-3.1-8b", "h200", 8, 8, request_rate=1, draft="ngram", engine=engine)
+    scenario = resolve(ask.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
+    drafted = np.array([gamma])
+    return lambda context: float(sequences_of(scenario, context, drafted, ask.limits, 0.0)[0])
 
 
 def test_the_host_of_a_draft_model_hands_over_no_pass_ahead() -> None:

@@ -154,3 +154,50 @@ def test_chat_at_one_drafted_token_comes_after_mixed_text_with_longer_drafts() -
     assert chat.rows[0].task == "chat"
     assert chat.longer is not None
     assert chat.tokens[3] < usual.tokens[3]
+
+
+KNOWN_TO_TWO = "1.8/2.4"
+"""Tokens per iteration with one and two drafted tokens, which are too few for a usual draft."""
+
+
+@pytest.mark.parametrize(
+    ("worse", "better"),
+    [
+        (("qwen3-8b", "chat", "///2.9/3.0"), ("qwen3-14b", "code", "1.5/2.0/2.2")),
+        (("qwen3-8b", "code", "1.5/2.0/2.2"), ("qwen3-14b", "chat", "1.5/2.0/2.2")),
+        (("qwen3-14b", "chat", "1.5/2.0/2.2"), ("qwen3-8b", "chat", "1.5/2.0/2.2")),
+    ],
+    ids=["a length of both", "then the task", "then the target"],
+)
+def test_of_rows_with_longer_drafts_the_most_similar_one_is_used(worse, better) -> None:
+    short = row("qwen3-8b", "eagle3", "chat", KNOWN_TO_TWO)
+    rows = [longer(*each) for each in (worse, better)]
+    for given in (rows, rows[::-1]):
+        assert found_with(short, *given).longer == rows[1]
+
+
+def found_with(*rows: LibraryRow) -> LibraryEntry:
+    """What is found for EAGLE-3 on Qwen3-8B in these rows; the others are of other models."""
+    entry = AcceptanceLibrary([*rows, *ROWS], enough_ratios=1).find("qwen3-8b", "eagle3")
+    assert entry is not None
+    return entry
+
+
+def longer(target: str, task: str, tokens: str) -> LibraryRow:
+    """A row of another head. Empty numbers are lengths that it lacks."""
+    figures = {length: each for length, each in enumerate(tokens.split("/"), start=1) if each}
+    drafted = "/".join(map(str, figures))
+    return replace(row(target, "eagle3", task, "/".join(figures.values()), head="long"), drafted=drafted)
+
+
+def test_rows_of_another_kind_or_architecture_or_as_short_extend_no_draft() -> None:
+    short = row("qwen3-8b", "eagle3", "chat", KNOWN_TO_TWO)
+    for other in (
+        row("qwen3-14b", "mtp", "chat", "1.5/2.0/2.2"),
+        row("llama-3.1-8b", "eagle3", "chat", "1.5/2.0/2.2"),
+        row("qwen3-14b", "eagle3", "chat", KNOWN_TO_TWO),
+    ):
+        assert found_with(short, other).longer is None
+    three = row("qwen3-8b", "eagle3", "chat", "1.8/2.4/2.8")
+    of_four = longer("qwen3-8b", "chat", "1.8/2.4/2.8/3.0")
+    assert found_with(three, of_four).tokens == {1: 1.8, 2: 2.4, 3: 2.8}
