@@ -308,6 +308,20 @@ def test_servers_of_llama_cpp_for_a_load_have_their_layers_on_several_devices_to
     assert labels(layer_split=2, gpus=2) == {"layers on 2"}
 
 
+def test_devices_that_share_layers_count_in_each_layout() -> None:
+    """Servers with layers on three devices each, of six; for a load, any number of such servers may run."""
+
+    def layouts(**more: Any) -> list[tuple[int, str]]:
+        query = AdviseQuery("qwen3-8b", "rtx-4090", engine="llamacpp", layer_split=3, **more)
+        named = Named.of(query)
+        return [(each.gpus, each.label()) for each in searched_layouts(query, named.target, named.gpu)]
+
+    assert (6, "2 x layers on 3") in layouts(gpus=6)
+    assert {gpus for gpus, _ in layouts(gpus=6)} == {6}
+    assert (3, "layers on 3") in layouts(clients=4, input_len=100, output_len=50)
+    assert layouts(context=4096) == [(3, "layers on 3")]
+
+
 def test_whole_experts_are_simpler_only_with_attention_on_each_of_many_gpus() -> None:
     def whole(gpus: int, dp: int) -> bool:
         return Layout(gpus, 1, gpus, dp, gpus).simplicity < Layout(gpus, 1, gpus, dp).simplicity

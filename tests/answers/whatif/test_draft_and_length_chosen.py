@@ -46,6 +46,12 @@ def test_an_inflection_assumes_the_draft_that_whatif_assumes() -> None:
     assert a.ideal.break_even_context == 1
 
 
+@pytest.mark.parametrize("stated", [{"engine": "sglang"}, {"attention_backend": "triton"}])
+def test_the_ideal_lengths_of_an_inflection_are_those_of_the_device_alone(stated: dict[str, str]) -> None:
+    question = InflectionQuery("llama-3.1-8b", "h100", 32, 3, draft_kv="streamingllm:512", alpha=0.8)
+    assert inflection(question, **stated).ideal == inflection(question).ideal
+
+
 def test_a_baseline_that_is_asked_for_names_the_assumed_draft_and_its_best_length() -> None:
     baseline = whatif(model="qwen3-32b", gamma=0, **H200)
     assert baseline.query.draft == "eagle3"
