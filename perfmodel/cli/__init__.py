@@ -33,7 +33,7 @@ HEADINGS = {
     },
     "Explore": {
         "explore": "Write speedup surfaces as one HTML file for a browser.",
-        "plot": "Draw the answers as .png, .svg or .pdf (needs the plot extra).",
+        "plot": "Draw answers as .png, .svg or .pdf (needs the plot extra).",
         "mcp": "Run a Model Context Protocol server for assistants (needs the mcp extra).",
         "serve": "Predict the time of a batch over HTTP, for simulators and planners.",
     },

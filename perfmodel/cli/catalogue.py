@@ -105,7 +105,7 @@ def app_of(catalogue: Catalogue) -> App:
             click.echo(f"{key}: {text}")
 
     @app.command(
-        help=f"Check files of {catalogue.noun}s. The exit status is 0 if all are correct, 1 if a file "
+        help=f"Check {catalogue.noun} files. The exit status is 0 if all are correct, 1 if a file "
         "contradicts itself, and 2 if a file cannot be read.",
         example=catalogue.example,
     )

@@ -54,7 +54,7 @@ Files = Annotated[
 @command(example="--files mine/")
 @flagged
 def app(files: Files = None) -> None:
-    """Answer the questions of an LLM assistant over stdin and stdout, with the Model Context Protocol.
+    """Answer an LLM assistant's questions over stdin and stdout, with the Model Context Protocol.
 
     The tools are whatif, advise, traffic and schedule, which take the arguments of the command line. The
     tools can read only files in the folder of --files. File names are relative to this folder. An error

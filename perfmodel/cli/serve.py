@@ -24,7 +24,7 @@ def app(question: PredictorQuery, host: Host = "127.0.0.1", port: Port = 8010) -
     """Serve predicted times of batches over HTTP, for simulators and planners in other languages.
 
     POST /forward takes {"new_tokens": [...], "past_tokens": [...], "gamma": N}. Both lists have one entry per
-    request. The response has the predicted seconds of one pass, or of one iteration with a draft. GET /
+    request. The response contains the predicted seconds of one pass, or of one iteration with a draft. GET /
     returns the flags of the server and the number of tokens that fit in the KV cache. The flags set the
     model, device and draft of all requests. The server answers requests from this machine only, unless --host
     names another address.

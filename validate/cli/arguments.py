@@ -57,7 +57,7 @@ Resume = Annotated[bool, Argument("Continue the latest interrupted run of the pl
 DryRun = Annotated[bool, Argument("Print the points of the plan without timing them.", group="Run")]
 Out = Annotated[Path | None, Argument("File to write.", "FILE", "--output", default="stdout", group="Output")]
 Picture = Annotated[
-    Path | None, Argument("Output file of a picture (.png, .svg or .pdf).", "FILE", group="Output")
+    Path | None, Argument("Output file for a picture (.png, .svg or .pdf).", "FILE", group="Output")
 ]
 Theme = Annotated[
     str,
@@ -65,7 +65,7 @@ Theme = Annotated[
         "Colours of the picture, for a light or a dark page.", choices=("light", "dark"), group="Output"
     ),
 ]
-Write = Annotated[bool, Argument("Write the result to the file of the calibration.", group="Output")]
+Write = Annotated[bool, Argument("Write the result to the calibration's file.", group="Output")]
 Sets = Annotated[
     tuple[str, ...] | None,
     Argument(

@@ -40,7 +40,7 @@ class CalibrateQuestion(Question):
     from_microbench: Annotated[
         Path | None,
         Argument(
-            "Fit to the kernels of this record, or of the newest record of a folder or machine.", "RECORD"
+            "Fit to the kernels in this record, or in the newest record of a folder or machine.", "RECORD"
         ),
     ] = None
     further: Annotated[

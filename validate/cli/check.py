@@ -49,7 +49,7 @@ def check(
         ),
     ] = None,
     write: Annotated[
-        bool, Argument("Write the current state to the file of --baseline.", group="Output")
+        bool, Argument("Write the current state to the --baseline file.", group="Output")
     ] = False,
     calibration: Annotated[
         str | None,

@@ -67,7 +67,7 @@ class EngineQuestion(Question):
     draft: Annotated[
         str | None,
         Argument(
-            "Draft that the runs use; needed for files of speculative runs.",
+            "Draft that the runs use; needed for files from speculative runs.",
             "self|KIND|NAME|PATH",
             "--draft-model",
             default="none",

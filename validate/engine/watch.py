@@ -114,9 +114,9 @@ def _good_loads(
     of_context = _is_good(scenario, batch, contexts, lengths, served.gamma)
     loads = []
     if good_batches := _range_in_words(of_batch, batches, batch):
-        loads.append(f"with {good_batches} running requests of this context")
+        loads.append(f"with {good_batches} requests at this context")
     if good_contexts := _range_in_words(of_context, contexts, served.context):
-        loads.append(f"at contexts of {good_contexts} tokens with as many requests")
+        loads.append(f"with this number of requests at contexts of {good_contexts} tokens")
     return loads
 
 

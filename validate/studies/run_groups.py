@@ -43,7 +43,7 @@ def groups_of(rows: list[JudgedRun], sources_of: SourcesOf) -> Groups:
         ("all", of_engines),
         *by_engine.items(),
         *by_kind.items(),
-        ("data-centre devices of NVIDIA", data_centre),
+        ("NVIDIA data-centre devices", data_centre),
         *_by_novelty(of_engines, sources_of),
         *by_draft.items(),
         ("slowed by a known defect", slowed),

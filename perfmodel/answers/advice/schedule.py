@@ -61,7 +61,7 @@ class ScheduleQuery(Options):
         limits=(1, 2**40),
     )
     max_batch: readers.MaybeWhole = argument(
-        "Largest batch size of the table.",
+        "Largest batch size in the table.",
         "N",
         shown=f"the largest that fits, at most {MAX_BATCHES}; 4 for llama.cpp",
         limits=(1, MAX_BATCH),

@@ -244,7 +244,7 @@ class TrafficArguments(CommonOptions):
         why="between which a session waits",
     )
     mix: str | None = argument(
-        "YAML file with classes of requests that share the server; the answer has the goodput of each class.",
+        "YAML file with classes of requests that share the server; the answer gives each class's goodput.",
         "FILE",
         default=None,
         without=("trace", "rollout"),

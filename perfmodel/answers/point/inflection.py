@@ -87,8 +87,8 @@ def inflection(question: InflectionQuery) -> Inflection:
 
     Above `memory_bound_context`, a step spends more time on loading than on computing. Above
     `break_even_context`, speculation is faster than the baseline. Above `inflection_context`, a larger batch
-    does not reduce the speedup. The answer has all three lengths, both for the calibration in use and for the
-    ideal calibration. Raises InputError for wrong input.
+    does not reduce the speedup. The answer gives all three lengths, both for the calibration in use and for
+    the ideal calibration. Raises InputError for wrong input.
     """
     query = with_draft(
         question.query(context=DEFAULT_CONTEXT if question.context is None else question.context)

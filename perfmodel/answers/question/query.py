@@ -235,7 +235,7 @@ class CommonOptions(Question):
         group="Rack",
     )
     all_to_all: str = argument(
-        "Way in which tokens reach their experts: gathered from all ranks, or sent by a dispatch library. "
+        "How tokens reach their experts: gathered from all ranks, or sent by a dispatch library. "
         "auto uses the library only on several nodes.",
         "WAY",
         "--moe-a2a-backend",

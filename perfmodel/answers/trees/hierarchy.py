@@ -121,7 +121,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     """Does a second level of drafts pay off, and with which draft lengths? With two levels, a small model
     drafts for the sparse self-draft, as in TriForce.
 
-    The answer has the draft lengths with the largest speedup. The middle level is the target with a sparse
+    The answer gives the draft lengths with the largest speedup. The middle level is the target with a sparse
     cache. alpha is the probability that the target with its full cache accepts a token of the middle level.
     There are no measurements of a serving engine with two draft levels. Raises InputError for wrong input.
     """

@@ -116,7 +116,7 @@ def test_a_row_is_under_its_engine_its_draft_and_what_other_sources_measured() -
     assert groups["draft mtp"] == [usual]
     assert groups["slowed by a known defect"] == [slowed]
     assert groups["llama.cpp"] == groups["llama.cpp, moe, batch"] == [of_llamacpp]
-    assert not groups["data-centre devices of NVIDIA"]
+    assert not groups["NVIDIA data-centre devices"]
 
 
 def test_sources_of_a_name_are_those_of_public_runs_and_of_the_tables() -> None:

@@ -151,7 +151,7 @@ def _draft(
         notes.append(f"llama.cpp has no {draft_word(draft)} draft over {draft.kv.label()}")
         return {}
     if len(table.ranges) > 1:
-        notes.append(f"llama.cpp takes one draft length: its line has the best single one, {tokens}")
+        notes.append(f"llama.cpp takes only one draft length: its line uses the best one, {tokens}")
     if known.method.startswith("ngram"):
         size = f"--spec-{known.method}-size"
         return {"--spec-type": known.method, f"{size}-n": NGRAM, f"{size}-m": tokens}

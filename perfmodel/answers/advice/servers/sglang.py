@@ -153,7 +153,7 @@ class SGLang(Server):
             words += ["--speculative-adaptive", "--speculative-adaptive-config", ADAPTIVE_FILE]
             return DraftWords(words, {str(r.low): {"candidate_steps": [r.tokens]} for r in table.ranges})
         if len(table.ranges) > 1:
-            notes.append(f"SGLang takes one draft length: its line has the best single one, {tokens}")
+            notes.append(f"SGLang takes only one draft length: its line uses the best one, {tokens}")
         return DraftWords(words)
 
 

@@ -106,7 +106,7 @@ class TensorRTLLM(Server):
             notes.append("pass --draft-path to name the eagle3 head")
             return None
         if len(setup.table.ranges) > 1:
-            notes.append(f"TensorRT-LLM takes one draft length: its line has the best single one, {tokens}")
+            notes.append(f"TensorRT-LLM takes only one draft length: its line uses the best one, {tokens}")
         config = {"decoding_type": known.method, LENGTH_KEYS[word]: tokens}
         return config | ({"speculative_model_dir": setup.draft_path} if word == "eagle3" else {})
 
