@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from perfmodel.answers.advice import replayed_servers
+from perfmodel.answers.advice import other_servers, replayed_servers
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.replayed_servers import fewest, fewest_of
 from perfmodel.answers.load.traffic import traffic
 
@@ -60,3 +61,65 @@ def test_about_twice_the_estimate_is_the_most_that_is_tried(monkeypatch, needed,
     question: Any = SimpleNamespace(request_rate=20.0)
     reach: Any = SimpleNamespace(candidate=None, row=row)
     assert fewest_of(question, reach, near=5) == found
+
+
+RATE: Any = SimpleNamespace(request_rate=10.0, objective="throughput")
+"""A question about 10 requests/s on any number of GPUs."""
+
+
+def reach(gpus: int, load: float, needed: int | None = 0, request_s: float = 1.0) -> SimpleNamespace:
+    """A server of so many GPUs with this largest load, and what replays find: the number of servers (0: that
+    of the closed form; None: no number suffices) and the time of a request.
+    """
+    candidate = SimpleNamespace(layout=Layout(gpus, 1, gpus))
+    largest = SimpleNamespace(load=load)
+    return SimpleNamespace(candidate=candidate, largest=largest, needed=needed, request_s=request_s)
+
+
+def fewest_for_rate(monkeypatch, *found: SimpleNamespace, **most: float) -> str | None:
+    """The layout with the fewest GPUs for `RATE`."""
+
+    def served_by(question: Any, each: SimpleNamespace, servers: int) -> SimpleNamespace:
+        layout = each.candidate.layout.times(servers)
+        return SimpleNamespace(candidate=SimpleNamespace(layout=layout), request_s=each.request_s)
+
+    def replayed(question: Any, each: SimpleNamespace, near: int) -> int | None:
+        return near if each.needed == 0 else each.needed
+
+    monkeypatch.setattr(other_servers, "fewest_of", replayed)
+    monkeypatch.setattr(other_servers, "served_by", served_by)
+    best: Any = other_servers.fewest_gpus(RATE, found, **most)
+    return None if best is None else best.candidate.layout.label()
+
+
+def test_the_servers_that_need_the_fewest_gpus_serve_a_rate(monkeypatch) -> None:
+    """Three servers of one GPU that serve 4 requests/s each, and not two of two GPUs with 9 each."""
+    assert fewest_for_rate(monkeypatch, reach(2, 9.0), reach(1, 4.0)) == "3 x TP 1"
+    assert fewest_for_rate(monkeypatch, reach(1, 2.5 * (1.0 - 1e-10))) == "4 x TP 1", "a rounding error"
+    assert fewest_for_rate(monkeypatch) is None
+
+
+def test_of_servers_on_as_many_gpus_those_with_the_shortest_request_are_taken(monkeypatch) -> None:
+    alike = [reach(1, 2.5, request_s=2.0), reach(2, 5.0, request_s=1.0), reach(4, 10.0, request_s=1.5)]
+    assert fewest_for_rate(monkeypatch, *alike) == "2 x TP 2"
+
+
+def test_where_replays_find_more_servers_the_next_kind_may_need_fewer_gpus(monkeypatch) -> None:
+    three_of_four = reach(1, 4.0, needed=5)
+    assert fewest_for_rate(monkeypatch, three_of_four, reach(2, 9.0)) == "2 x TP 2"
+    assert fewest_for_rate(monkeypatch, reach(1, 4.0, needed=None), reach(2, 9.0)) == "2 x TP 2"
+    assert fewest_for_rate(monkeypatch, three_of_four, reach(8, 10.0)) == "5 x TP 1"
+
+
+def test_servers_on_more_gpus_than_the_limit_are_none(monkeypatch) -> None:
+    assert fewest_for_rate(monkeypatch, reach(1, 4.0), most=3) == "3 x TP 1"
+    assert fewest_for_rate(monkeypatch, reach(1, 4.0), most=2) is None
+    assert fewest_for_rate(monkeypatch, reach(1, 4.0, needed=4), most=3) is None
+    assert fewest_for_rate(monkeypatch, reach(1, 4.0, needed=5), reach(2, 9.0), most=4) == "2 x TP 2"
+
+
+def test_three_kinds_of_servers_are_replayed(monkeypatch) -> None:
+    """Of equal numbers of GPUs by the closed form, those with the larger load come first."""
+    refuted = [reach(1, load, needed=None) for load in (4.2, 4.1, 4.0)]
+    assert fewest_for_rate(monkeypatch, *refuted[1:], reach(1, 3.9)) == "3 x TP 1"
+    assert fewest_for_rate(monkeypatch, *refuted, reach(1, 3.9)) is None
