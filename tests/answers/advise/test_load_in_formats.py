@@ -1,7 +1,12 @@
 """A load that the devices do not serve, or serve slowly, in the checkpoint's format: smaller formats."""
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+
+from perfmodel.answers.advice import load_in_formats
 from perfmodel.answers.advice.advise import advise
 from tests.answers.advise.loads import alternative
 
@@ -99,3 +104,77 @@ def test_lengths_without_a_load_are_those_of_an_offline_job() -> None:
     assert more.chosen.all_servers_tokens_per_s == job.chosen.all_servers_tokens_per_s
     assert not any("offline job" in note for note in more.warnings)
     assert advise("qwen3-235b-a22b", "8xh100", weights="fp8", **lengths).query.clients == 8 * 1024
+
+
+def in_formats(
+    monkeypatch,
+    loads: dict[str, float],
+    serves: tuple[str, ...] = (),
+    confirmed: dict[str, float] | None = None,
+) -> list[str]:
+    """What is named for a load of 10 if 5 of it is served in the format of the question.
+
+    - loads: the largest load in each smaller format by the closed form.
+    - serves: the formats with servers that a replay confirms for the whole load.
+    - confirmed: the largest load in a format by replays, if it is another one.
+    """
+    found = [
+        load_in_formats.FormatReach(flags, flags, [SimpleNamespace(load=load)], [])  # type: ignore[arg-type, list-item]
+        for flags, load in loads.items()
+    ]
+
+    def nearest(question: str, *_: Any) -> SimpleNamespace | None:
+        load = (confirmed or loads)[question]
+        served = SimpleNamespace(candidate=SimpleNamespace(layout=None))
+        said = SimpleNamespace(load_text=f"{load:g} of 10")
+        return SimpleNamespace(load=load, nearest=said, question=question, served=served)
+
+    replaced = {
+        "_reaches": lambda question, layouts: found,
+        "load_of": lambda question: 10.0,
+        "best_on": lambda question, layouts: question if question in serves else None,
+        "nearest_servers": nearest,
+        "served_with_draft": lambda served: "servers",
+        "started": lambda text, question, served: text,
+        "_for_all": lambda *_: (),
+    }
+    for name, stand_in in replaced.items():
+        monkeypatch.setattr(load_in_formats, name, stand_in)
+    return list(load_in_formats.in_formats("asked", [], 5.0, [], 99.0))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("load", "is_tried"), [(9.2, True), (9.0, False)])
+def test_a_format_that_nearly_serves_the_load_by_the_closed_form_is_replayed(
+    monkeypatch, load, is_tried
+) -> None:
+    (text,) = in_formats(monkeypatch, {"--fp8": load}, serves=("--fp8",))
+    assert text == (
+        "With --fp8 these suffice: servers" if is_tried else "With --fp8 these serve about 9 of 10: servers"
+    )
+
+
+def test_of_formats_that_serve_the_load_the_first_is_named_that_a_replay_confirms(monkeypatch) -> None:
+    loads = {"--fp8": 12.0, "--fp8 --kv fp8": 14.0, "--int4": 20.0}
+    (text,) = in_formats(monkeypatch, loads, serves=("--fp8 --kv fp8", "--int4"))
+    assert text == "With --fp8 --kv fp8 these suffice: servers"
+
+
+@pytest.mark.parametrize(("load", "is_named"), [(5.6, True), (5.4, False)])
+def test_a_format_that_serves_only_a_part_must_serve_a_tenth_more_than_before(
+    monkeypatch, load, is_named
+) -> None:
+    named = in_formats(monkeypatch, {"--fp8": load})
+    assert named == ([f"With --fp8 these serve about {load:g} of 10: servers"] if is_named else [])
+
+
+@pytest.mark.parametrize(("load", "named"), [(7.6, "--fp8"), (7.4, "--int4")])
+def test_the_most_precise_format_is_named_whose_load_is_less_than_a_fifth_below_the_largest(
+    monkeypatch, load, named
+) -> None:
+    (text,) = in_formats(monkeypatch, {"--fp8": load, "--int4": 9.0})
+    assert text.startswith(f"With {named} these serve about ")
+
+
+def test_a_format_with_less_load_in_the_replay_gives_way_to_the_next(monkeypatch) -> None:
+    (text,) = in_formats(monkeypatch, {"--fp8": 8.0, "--int4": 9.0}, confirmed={"--fp8": 5.2, "--int4": 8.8})
+    assert text == "With --int4 these serve about 8.8 of 10: servers"
