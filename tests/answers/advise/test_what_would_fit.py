@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from perfmodel.answers.advice import ways
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.run_first import first_change
 from perfmodel.answers.advice.ways import Way
+from perfmodel.answers.point.remedies import switch_text
 
 
 def test_a_degree_that_does_not_run_is_explained() -> None:
@@ -120,6 +122,33 @@ def test_what_fits_is_named_with_eight_bits_before_four_and_with_the_longest_con
     longest = int(said.rpartition("--context ")[2])
     assert advise(**question, context=longest).chosen is not None
     assert advise(**question, context=longest + 1024).chosen is None
+
+
+EIGHT_BITS_OF_ONE = ("--kv-dtype fp8", "--weights fp8")
+BOTH = "--weights fp8 --kv-dtype fp8"
+FOUR_BITS = "--weights int4-g128"
+
+
+@pytest.mark.parametrize(
+    ("helps", "named"),
+    [
+        ((), []),
+        ((*EIGHT_BITS_OF_ONE, BOTH, FOUR_BITS), [*ONE_BIT_WIDTH]),
+        (("--weights fp8", BOTH, FOUR_BITS), ["--weights fp8"]),
+        (("--kv-dtype fp8", BOTH, FOUR_BITS), ["--kv-dtype fp8", FOUR_BITS]),
+        ((BOTH, FOUR_BITS, f"{FOUR_BITS} --kv-dtype fp8"), [BOTH, FOUR_BITS]),
+        ((FOUR_BITS, f"{FOUR_BITS} --kv-dtype fp8"), [FOUR_BITS]),
+        ((BOTH, f"{FOUR_BITS} --kv-dtype fp8"), [BOTH]),
+        ((f"{FOUR_BITS} --kv-dtype fp8",), [f"{FOUR_BITS} --kv-dtype fp8"]),
+    ],
+)
+def test_smaller_formats_of_both_are_named_if_eight_bits_of_neither_alone_suffice(
+    monkeypatch, helps, named
+) -> None:
+    monkeypatch.setattr(ways, "smaller_caches", lambda largest: ("fp8",))
+    monkeypatch.setattr(ways, "_smaller_weights", lambda query, largest: ["fp8", "int4-g128"])
+    found = ways._formats(None, None, lambda **changes: switch_text(changes) in helps)
+    assert [way.text for way in found] == [f"with {flags}" for flags in named]
 
 
 def test_changes_whose_servers_have_no_draft_say_how_to_find_one() -> None:
