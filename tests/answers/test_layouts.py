@@ -12,6 +12,7 @@ import pytest
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.candidates import NO_GROUPS, find_candidates
 from perfmodel.answers.advice.layouts import Layout, of_gpus
 from perfmodel.answers.advice.ranking import choose
 from perfmodel.answers.advice.schedule import schedule
@@ -343,3 +344,45 @@ def test_a_simpler_layout_has_smaller_servers_or_fewer_kinds_of_groups() -> None
     assert tensor.is_plainer_than(experts)
     assert not experts.is_plainer_than(both)
     assert not tensor.is_plainer_than(Layout(4, 2, 2))
+
+
+MIXTURE = ("qwen3-30b-a3b", "rtx-4090")
+"""Experts over PCIe."""
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "stated", "is_told"),
+    [
+        (*MIXTURE, {"gpus": 4}, True),
+        (*MIXTURE, {"gpus": 1}, False),
+        (*MIXTURE, {"tp": (4,)}, False),
+        (*MIXTURE, {"gpus": 4, "dp": (2,)}, False),
+        (*MIXTURE, {"gpus": 4, "engine": "llamacpp"}, False),
+        ("qwen3-8b", "rtx-4090", {"gpus": 4}, False),
+        ("qwen3-30b-a3b", "h100", {"gpus": 4}, False),
+    ],
+)
+def test_groups_that_are_not_searched_over_pcie_are_told_of(model, hardware, stated, is_told) -> None:
+    """For experts on several devices without a direct link, in an engine with groups."""
+    found = find_candidates(AdviseQuery(model, hardware, context=4096, **stated))
+    assert [skip.reason for skip in found.skips if skip.draft == "any"] == [NO_GROUPS] * is_told
+
+
+@pytest.mark.parametrize(
+    ("stated", "is_searched"),
+    [
+        ({"gpus": 8, "weights": "fp8"}, False),
+        ({"gpus": 8, "weights": "fp8", "model_path": "/my/checkpoint"}, True),
+        ({"gpus": 8}, True),
+        ({"tp": (8,), "weights": "fp8"}, True),
+    ],
+)
+def test_a_layout_that_the_published_checkpoint_forbids_is_searched_only_if_it_is_named(
+    stated: dict[str, Any], is_searched: bool
+) -> None:
+    """The experts of Qwen3-235B-A22B-FP8 are 1,536 wide, in blocks of 128 that eight devices would divide."""
+    found = find_candidates(AdviseQuery("qwen3-235b-a22b", "h100", context=4096, **stated))
+    labels = {each.layout.label() for each in found.baselines}
+    assert ("TP 8" in labels) is is_searched
+    told = any("Qwen/Qwen3-235B-A22B-FP8 has fp8-block weights" in skip.reason for skip in found.skips)
+    assert told is not is_searched
