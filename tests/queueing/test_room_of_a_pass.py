@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.saturation import capacity, prompts_per_pass
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.request_costs import EngineRequests
-from perfmodel.speculation import Acceptance
+from perfmodel.speculation import Acceptance, memory_of
 from tests.plots.figures import ASK
 
 LENGTHS = Lengths(input_mean=1000.0, output_mean=101.0)
@@ -65,12 +66,34 @@ def test_asynchronous_scheduling_holds_the_drafted_tokens_once_more() -> None:
     assert held == pytest.approx([2 * 3, 3 * 3], rel=1e-6)
 
 
-def requests_that_fit(engine: str, gamma: int) -> Callable[[float], float]:
+@pytest.mark.parametrize(("engine", "halved"), [("trtllm", True), ("sglang", False)])
+def test_what_activations_take_is_no_room_unless_the_engine_counted_it_itself(engine, halved) -> None:
+    """SGLang's share of the memory has its activations in it, and TensorRT-LLM's has not."""
+    alone = requests_that_fit(engine, 0)(4096.0)
+    bytes_each = 4096 * 32 * 2 * 8 * 128 * 2  # layers, keys and values, heads, width, bytes
+    fewer = requests_that_fit(engine, 0, reserved_bytes=alone / 2 * bytes_each)(4096.0)
+    assert fewer == pytest.approx(alone / 2 if halved else alone, rel=0.01)
+
+
+def test_each_attention_group_has_a_cache_of_its_own() -> None:
+    asked = {"model": "qwen3-30b-a3b", "tp": 2, "ep": 2, "dp": 2}
+    of_two = requests_that_fit("sglang", 0, **asked)(4096.0)
+    scenario = resolve(TrafficQuery(**asked, **SERVED, engine="sglang").query(batch=1, context=9, gamma=0))
+    one = memory_of(scenario, 1.0, 4096.0, 0.0).single().sequences
+    assert of_two == pytest.approx(2 * one)
+
+
+SERVED = {"hardware": "h200", "input_len": 8, "output_len": 8, "request_rate": 1, "draft": "ngram"}
+
+
+def requests_that_fit(
+    engine: str, gamma: int, reserved_bytes: float = 0.0, **asked: Any
+) -> Callable[[float], float]:
     """Context -> the number of requests that fit on a server with an n-gram draft."""
-    ask = TrafficQuery("llama-3.1-8b", "h200", 8, 8, request_rate=1, draft="ngram", engine=engine)
+    ask = TrafficQuery(**{"model": "llama-3.1-8b", "engine": engine} | SERVED | asked)
     scenario = resolve(ask.query(batch=1, context=9, gamma=3), Acceptance.from_alpha(0.6))
     drafted = np.array([gamma])
-    return lambda context: float(sequences_of(scenario, context, drafted, ask.limits, 0.0)[0])
+    return lambda context: float(sequences_of(scenario, context, drafted, ask.limits, reserved_bytes)[0])
 
 
 def test_the_host_of_a_draft_model_hands_over_no_pass_ahead() -> None:

@@ -198,6 +198,17 @@ def test_rows_of_another_kind_or_architecture_or_as_short_extend_no_draft() -> N
         row("qwen3-14b", "eagle3", "chat", KNOWN_TO_TWO),
     ):
         assert found_with(short, other).longer is None
-    three = row("qwen3-8b", "eagle3", "chat", "1.8/2.4/2.8")
-    of_four = longer("qwen3-8b", "chat", "1.8/2.4/2.8/3.0")
-    assert found_with(three, of_four).tokens == {1: 1.8, 2: 2.4, 3: 2.8}
+    unlisted = [row("new-1", "eagle3", "chat", KNOWN_TO_TWO), row("new-2", "eagle3", "chat", "1.5/2.0/2.2")]
+    library = AcceptanceLibrary([*unlisted, *ROWS], enough_ratios=1)
+    assert library.find("new-1", "eagle3").longer is None, "their architectures are unknown"
+
+
+def test_a_head_that_was_measured_to_three_drafted_tokens_is_not_extended_by_another() -> None:
+    heads = (longer("qwen3-8b", "chat", "1.8/2.4/2.8/3.0"), longer("qwen3-8b", "chat", "1.7/2.2/2.5"))
+    own = replace(heads[1], head="own")
+    library = AcceptanceLibrary([heads[0], own, *ROWS], enough_ratios=1)
+    assert library.find("qwen3-8b", "eagle3", head="own").tokens == {1: 1.7, 2: 2.2, 3: 2.5}
+    assert library.find("qwen3-8b", "eagle3", head="OWN ").head == "own"
+    assert library.find("qwen3-8b", "eagle3", head="unknown").head == "long"
+    unnamed = replace(heads[1], head="")
+    assert AcceptanceLibrary([own, unnamed, *ROWS], enough_ratios=1).find("qwen3-8b", "eagle3").head == "own"
