@@ -133,7 +133,7 @@ FOUR_BITS = "--weights int4-g128"
     ("helps", "named"),
     [
         ((), []),
-        ((*EIGHT_BITS_OF_ONE, BOTH, FOUR_BITS), [*ONE_BIT_WIDTH]),
+        ((*EIGHT_BITS_OF_ONE, BOTH, FOUR_BITS), [*EIGHT_BITS_OF_ONE]),
         (("--weights fp8", BOTH, FOUR_BITS), ["--weights fp8"]),
         (("--kv-dtype fp8", BOTH, FOUR_BITS), ["--kv-dtype fp8", FOUR_BITS]),
         ((BOTH, FOUR_BITS, f"{FOUR_BITS} --kv-dtype fp8"), [BOTH, FOUR_BITS]),
