@@ -13,7 +13,7 @@ from perfmodel.answers.advice.better_changes import better_changes
 from perfmodel.answers.advice.decision import Decision, decide
 from perfmodel.answers.advice.in_all import for_batch_in_all
 from perfmodel.answers.advice.infeasible import why_infeasible
-from perfmodel.answers.advice.instead import instead
+from perfmodel.answers.advice.instead import NOTHING, instead
 from perfmodel.answers.advice.on_off import on_off, seats_of
 from perfmodel.answers.advice.one_server import line_of, remedies_of, serve, warnings_of
 from perfmodel.answers.advice.own_layer import own_layer
@@ -153,8 +153,8 @@ def _infeasible(search: Search) -> Advice:
         in_reason = room.shortage(1.0)
         found = common_doubts(query, scenario, 1.0, context, 0, room)
         doubts = tuple(doubt for doubt in found if doubt not in in_reason)
-    alternatives = () if trees else tuple(instead(search, infeasible.ways))
-    first = first_change(infeasible.ways, alternatives)
+    changed = NOTHING if trees else instead(search, infeasible.ways)
+    first = first_change(changed.ways, changed.alternatives)
     return Advice(
         query=query,
         verdict="infeasible",
@@ -163,7 +163,7 @@ def _infeasible(search: Search) -> Advice:
         pareto=Fronts(front(search.baseline), front(search.searched)),
         candidates=search.points,
         skipped=tuple(search.candidates.skips),
-        alternatives=alternatives,
+        alternatives=changed.alternatives,
         run_first=None if first is None else first.text,
         first_line=None if first is None else first.line,
         calibration=calibration,

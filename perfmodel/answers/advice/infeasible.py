@@ -50,8 +50,11 @@ def why_infeasible(
         ways = ways_of(query, _largest(baseline), math.inf, least)
         sizes = f"the smallest is {least}, but at most {most} fits"
         return Infeasible(f"no requested batch fits: {sizes}{_listed(f'{least} would fit', ways)}", ways)
+    shortage = f"nothing fits: {_shortage(query, baseline)}"
+    if least > 1 and (ways := ways_of(query, _largest(baseline), math.inf, least)):
+        return Infeasible(f"{shortage}{_listed(f'batch {least} would fit', ways)}", ways)
     ways = ways_of(query, _largest(baseline), math.inf)
-    return Infeasible(f"nothing fits: {_shortage(query, baseline)}{_listed('it would fit', ways)}", ways)
+    return Infeasible(f"{shortage}{_listed('it would fit', ways)}", ways)
 
 
 def _too_slow(query: AdviseQuery, baseline: list[Priced], lowest_s: float, trees: bool) -> Infeasible:

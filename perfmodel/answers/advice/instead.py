@@ -3,7 +3,7 @@ for each change of the question that helps.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -18,15 +18,38 @@ from perfmodel.answers.advice.ways import Way
 from perfmodel.answers.text import seconds
 from perfmodel.errors import InputError
 
+MUCH_BETTER = 2.0
+"""A change that loses more precision is tried first if its server is at least this many times as good. The
+value is an assumption.
+"""
 
-def instead(search: Search, ways: Iterable[Way]) -> Iterator[Alternative]:
+
+@dataclass(frozen=True, slots=True)
+class Instead:
+    """Servers to start if nothing is feasible.
+
+    - alternatives: the servers.
+    - ways: the changes of these servers that keep the devices of the question, in the order in which to try
+      them.
+    """
+
+    alternatives: tuple[Alternative, ...]
+    ways: tuple[Way, ...]
+
+
+NOTHING = Instead((), ())
+"""No server."""
+
+
+def instead(search: Search, ways: Iterable[Way]) -> Instead:
     """The servers to start if nothing is feasible. The first server is the fastest one on the given devices,
     if the question has a bound on TPOT. One server for each change follows.
     """
     query = search.query
+    changed = with_changes(query, ways)
     if query.max_tpot_ms is not None and (nearest := fastest(query)) is not None:
-        yield nearest
-    yield from with_changes(query, ways)
+        return replace(changed, alternatives=(nearest, *changed.alternatives))
+    return changed
 
 
 def fastest(query: AdviseQuery) -> Alternative | None:
@@ -38,47 +61,65 @@ def fastest(query: AdviseQuery) -> Alternative | None:
     return None if point is None else Alternative.of(f"The nearest: {_with_pace(point)}", free, point)
 
 
-def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Iterator[Alternative]:
+def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Instead:
     """For each change, the server that `advise` would then choose. A change for which the reader must add a
     value is left out. If none of these servers has a draft because acceptances are unknown, the last
     alternative says so.
     """
-    points = []
-    on_these = []
-    for way in ways:
-        if way.changes is None:
-            continue
-        changed = replace(query, **as_asked(way.changes))
-        point = _choice(changed)
-        if point is not None:
-            text = f"{way.opening}: {_with_pace(point)}"
-            yield Alternative.of(text, changed, point, seats_of(changed, point))
-            points.append(point)
-            if way.on_given_devices:
-                on_these.append(point)
-    four_bits = _in_four_bits(query, on_these)
-    if four_bits is not None:
-        points.append(four_bits[0])
-        yield four_bits[1]
-    if points and not any(point.gamma for point in points) and without_acceptance(query):
+    found = [(way, changed, point) for way in ways for changed, point in _changed(query, way)]
+    on_these = [(way, point) for way, _, point in found if way.on_given_devices]
+    for way, changed, point in _in_four_bits(query, [point for _, point in on_these]):
+        found.append((way, changed, point))
+        on_these.append((way, point))
+    alternatives = [_alternative(way, changed, point) for way, changed, point in found]
+    if found and not any(point.gamma for *_, point in found) and without_acceptance(query):
         known = f"No draft of {query.model} has a known acceptance and gains here"
-        yield Alternative(f"{known}; with any of these changes, advise names one to measure", 1, None)
+        text = f"{known}; with any of these changes, advise names one to measure"
+        alternatives.append(Alternative(text, 1, None))
+    return Instead(tuple(alternatives), tuple(_in_order(query, on_these)))
+
+
+def _changed(query: AdviseQuery, way: Way) -> Iterator[tuple[AdviseQuery, PricedPoint]]:
+    """The question after a change, and its choice. Yields nothing if nothing is feasible."""
+    if way.changes is None:
+        return
+    changed = replace(query, **as_asked(way.changes))
+    point = _choice(changed)
+    if point is not None:
+        yield changed, point
+
+
+def _alternative(way: Way, changed: AdviseQuery, point: PricedPoint) -> Alternative:
+    """The alternative of a change with its choice."""
+    return Alternative.of(f"{way.opening}: {_with_pace(point)}", changed, point, seats_of(changed, point))
+
+
+def _in_order(query: AdviseQuery, found: Sequence[tuple[Way, PricedPoint]]) -> list[Way]:
+    """The changes in the order in which to try them. The first one loses the least precision, unless the
+    server of another one is much better. The others keep their order.
+    """
+    if not found:
+        return []
+    first, best = found[0]
+    for way, point in found[1:]:
+        if point.times(best, query) >= MUCH_BETTER:
+            first, best = way, point
+    return [first, *(way for way, _ in found if way is not first)]
 
 
 def _in_four_bits(
     query: AdviseQuery, others: Sequence[PricedPoint]
-) -> tuple[PricedPoint, Alternative] | None:
-    """The server with a known 4-bit checkpoint, if it is much better than the other servers on the given
-    devices.
+) -> Iterator[tuple[Way, AdviseQuery, PricedPoint]]:
+    """The change to a known 4-bit checkpoint, if its server is much better than the other servers on the
+    given devices.
     """
     if not others:
-        return None
+        return
     for flags, changed in in_smaller_weights(query):
         point = None if changed.model == query.model else _choice(changed)
         if point is not None and all(point.times(other, query) >= LESS_PRECISE for other in others):
-            text = f"With {flags}: {_with_pace(point)}"
-            return point, Alternative.of(text, changed, point, seats_of(changed, point))
-    return None
+            yield Way(f"with {flags}", {"model": changed.model, "weights": changed.weights}), changed, point
+            return
 
 
 def _choice(query: AdviseQuery) -> PricedPoint | None:

@@ -14,7 +14,7 @@ from perfmodel.answers.advice.better_changes import as_asked
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.eased_limit import fewest_with_eased_limit, with_eased_limits
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
-from perfmodel.answers.advice.instead import fastest, with_changes
+from perfmodel.answers.advice.instead import Instead, fastest, with_changes
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_in_formats import in_formats
 from perfmodel.answers.advice.load_reasons import enough_text, load_text, served_with_draft
@@ -90,18 +90,17 @@ class Insufficient:
             return self.nearest.nearest.warnings
         return () if self.alone is None else self.alone.served.warnings
 
-    def instead(self) -> Iterator[Alternative]:
+    def instead(self) -> Instead:
         """Servers to start if the load cannot be served. The first ones serve the largest part of the load on
         the given devices. Others serve the whole load on the smallest number of devices, or have smaller
         weights. If nothing fits in memory, there is one server for each change with which the model fits.
         """
-        layouts = [candidate.layout for candidate in self.search.candidates.baselines]
         if self.why.ways:
-            yield from self._with_changes()
-        elif self.search.question.gpus is None or not layouts:
-            yield from self._on_any_devices()
-        else:
-            yield from self._on_given_devices(layouts)
+            return self._with_changes()
+        layouts = [candidate.layout for candidate in self.search.candidates.baselines]
+        if self.search.question.gpus is None or not layouts:
+            return Instead(tuple(self._on_any_devices()), ())
+        return Instead(tuple(self._on_given_devices(layouts)), ())
 
     def _on_any_devices(self) -> Iterator[Alternative]:
         """The fastest server, servers within an eased limit, and servers with smaller weights."""
@@ -142,30 +141,40 @@ class Insufficient:
         most = 0.0 if self.nearest is None else self.nearest.load
         yield from in_formats(question, self._promising(layouts), most, limits, gpus)
 
-    def _with_changes(self) -> Iterator[Alternative]:
-        """One server for each change with which the model fits. For the first change that needs no other
-        devices, the servers are those for the load.
+    def _with_changes(self) -> Instead:
+        """One server for each change with which the model fits. For the change to try first, the servers are
+        those for the load. This change loses the least precision of those with a seat for every request. If
+        there is none, it is the first one without a load.
         """
-        ways = list(self.why.ways)
-        first = next((way for way in ways if way.on_given_devices), None)
-        if first is not None:
-            under_load = list(self._under_load(first))
-            yield from under_load
-            if under_load:
-                ways.remove(first)
-        yield from with_changes(without_load(self.search.question), ways)
+        changed = with_changes(without_load(self.search.question), self.why.ways)
+        for way in (way for way in self.why.ways if way in changed.ways):
+            seated = self._sufficient(way)
+            if seated is not None and not seated[1].queues:
+                return _with_first(way, (seated[0],), changed)
+        if not changed.ways:
+            return changed
+        first = changed.ways[0]
+        return _with_first(first, tuple(self._under_load(first)), changed)
+
+    def _sufficient(self, way: Way) -> tuple[Alternative, Served] | None:
+        """The servers that serve the load after a change; None if none do."""
+        changed = replace(self.search.question, **as_asked(way.changes or {}))
+        opening, changed, served = best_with_seats(way.opening, changed, _layouts_of(changed))
+        if served is None:
+            return None
+        return started(f"{opening} {enough_text(served)}", changed, served), served
 
     def _under_load(self, way: Way) -> Iterator[Alternative]:
         """The servers that serve the load after a change. If no servers serve all of it, the first ones serve
         the largest part of the load, and others have smaller number formats.
         """
+        sufficient = self._sufficient(way)
+        if sufficient is not None:
+            yield sufficient[0]
+            return
         question = self.search.question
         changed = replace(question, **as_asked(way.changes or {}))
         layouts = _layouts_of(changed)
-        opening, changed, served = best_with_seats(way.opening, changed, layouts)
-        if served is not None:
-            yield started(f"{opening} {enough_text(served)}", changed, served)
-            return
         best = None if changed.gpus is None else _nearest_on(changed, layouts)
         if best is None:
             return
@@ -199,6 +208,19 @@ class Insufficient:
         best = self.nearest.served.candidate.layout
         half = [each for each in layouts if 2 * each.server_gpus == best.server_gpus and each.is_alike(best)]
         return [best, *half]
+
+
+def _with_first(way: Way, under_load: tuple[Alternative, ...], changed: Instead) -> Instead:
+    """The servers after changes, those for the load first.
+
+    - way: the change of the servers for the load.
+    - under_load: these servers; empty if there are none.
+    """
+    if not under_load:
+        return changed
+    others = (each for each in changed.alternatives if not each.text.startswith(f"{way.opening}:"))
+    ways = (each for each in changed.ways if each != way)
+    return Instead((*under_load, *others), (way, *ways))
 
 
 def _fewest_in_smaller_weights(question: AdviseQuery) -> Iterator[Alternative]:

@@ -185,15 +185,15 @@ def _insufficient(search: LoadSearch) -> Advice:
     baselines = search.candidates.baselines
     insufficient = Insufficient.of(search)
     best = insufficient.nearest
-    alternatives = tuple(insufficient.instead())
-    first = first_change(insufficient.why.ways, alternatives)
+    instead = insufficient.instead()
+    first = first_change(instead.ways, instead.alternatives)
     return Advice(
         query=question,
         verdict="infeasible",
         reason=insufficient.why.reason,
         objective=Objective.of(question),
         nearest=None if best is None else best.nearest,
-        alternatives=alternatives,
+        alternatives=instead.alternatives,
         run_first=None if first is None else first.text,
         first_line=None if first is None else first.line,
         candidates=len(search.served),

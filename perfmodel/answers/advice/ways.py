@@ -64,19 +64,22 @@ class Way:
 
     @property
     def on_given_devices(self) -> bool:
-        """Whether the change keeps the devices of the question and needs no value from the reader."""
-        return self.changes is not None and not OTHER_DEVICES & self.changes.keys()
+        """Whether the change keeps the devices of the question and their spare memory, and needs no value
+        from the reader.
+        """
+        return self.changes is not None and not {*OTHER_DEVICES, "memory_fraction"} & self.changes.keys()
 
 
 def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int = 1) -> tuple[Way, ...]:
     """The smallest change of each kind with which `batch` sequences fit in memory and their TPOT is at most
-    `bound_s`. The kinds are a smaller KV format, smaller weights, a larger share of the memory, layers on the
-    host, more devices, another device of the same vendor, and a shorter context.
+    `bound_s`. The kinds are a smaller KV format, smaller weights, layers on the host, more devices, another
+    device of the same vendor, a shorter context, and a larger share of the memory. The last kind leaves the
+    driver and other programs less memory, so it is a last resort.
 
     - largest: the baseline with the largest servers.
     """
     helps = partial(_helps, query, largest, bound_s, batch)
-    ways = [*_formats(query, largest, helps), *_memory(query, largest, helps)]
+    ways = list(_formats(query, largest, helps))
     if query.host_bandwidth is not None or math.isinf(bound_s):
         ways += _on_host(query, largest, helps)
     ways += [*_degrees(query, largest, helps), *_devices(query, largest, helps)]
@@ -84,7 +87,7 @@ def ways_of(query: AdviseQuery, largest: Candidate, bound_s: float, batch: int =
         ways += _context(query, largest)
         if not any(way.on_given_devices for way in ways):
             ways += _context_in_smaller_formats(query, largest)
-    return tuple(ways)
+    return (*ways, *_memory(query, largest, helps))
 
 
 def _smaller_weights(query: AdviseQuery, candidate: Candidate) -> list[str]:
@@ -134,7 +137,7 @@ def _memory(query: AdviseQuery, largest: Candidate, helps: Helps) -> Iterator[Wa
     for cache in (None, *smaller_caches(largest)):
         changes = {"memory_fraction": LARGE_SHARE} | ({"kv_dtype": cache} if cache else {})
         if not (cache and helps(kv_dtype=cache)) and helps(**changes):
-            yield _with(changes)
+            yield Way(f"as a last resort with {switch_text(changes)}", changes)
             return
 
 

@@ -119,7 +119,7 @@ def test_what_fits_is_named_with_eight_bits_before_four_and_with_the_longest_con
     changes = ["--weights fp8 --kv-dtype fp8", "--weights int4-g128", "--memory-fraction 0.95 --kv-dtype fp8"]
     places = [said.index(change) for change in changes]
     assert places == sorted(places)
-    longest = int(said.rpartition("--context ")[2])
+    longest = int(re.search(r"--context (\d+)", said)[1])
     assert advise(**question, context=longest).chosen is not None
     assert advise(**question, context=longest + 1024).chosen is None
 
@@ -184,6 +184,45 @@ def test_where_only_other_gpus_would_do_none_of_them_is_the_first() -> None:
     assert answer.run_first is None
 
 
+def test_more_of_the_memory_is_the_last_resort() -> None:
+    """An engine that fills its GPUs is the first to crash: formats and other GPUs come before it."""
+    answer = advise("qwen2.5-72b", "2xa100", context=32_768)
+    assert answer.reason.endswith(" or as a last resort with --memory-fraction 0.95")
+    openings = [each.text for each in answer.alternatives]
+    last = next(at for at, text in enumerate(openings) if text.startswith("As a last resort with"))
+    assert all("--memory-fraction" not in text for text in openings[:last])
+    assert openings[last - 1].startswith("With --context ")
+    assert "--memory-fraction" not in answer.run_first
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "context", "first"),
+    [
+        ("qwen2.5-72b", "2xa100", 32_768, "--weights fp8"),  # --kv-dtype fp8 alone has room for one sequence
+        ("llama-3.1-70b", "h100", 8192, "--weights int4-g128"),  # eight bits have room for one sequence
+        ("mixtral-8x7b", "h100", 8192, "--weights fp8"),  # four bits are less than twice as good
+    ],
+)
+def test_a_much_better_server_comes_before_one_that_loses_less_precision(
+    model: str, hardware: str, context: int, first: str
+) -> None:
+    answer = advise(model, hardware, context=context)
+    assert answer.run_first == f"Run the server with {first} first: it needs no other GPUs"
+
+
+def test_a_format_with_a_seat_for_every_client_comes_before_one_that_only_fits() -> None:
+    """With --kv-dtype fp8 alone, nine of ten clients wait for the only seat."""
+    answer = advise("llama-3.1-70b", "2xh100", clients=10, input_len=30_000, output_len=2000)
+    assert answer.run_first == "Run the server with --weights fp8 first: it needs no other GPUs"
+    assert " --max-num-seqs 10" in answer.first_line
+
+
+def test_the_stated_batch_must_fit_after_a_change() -> None:
+    answer = advise("llama-3.1-70b", "2xh100", context=32_768, batch=(8,))
+    assert "batch 8 would fit with --weights fp8 --kv-dtype fp8, " in answer.reason
+    assert "--max-num-seqs 8" in answer.first_line
+
+
 def test_a_single_server_needs_no_first_one() -> None:
     way = Way("with --weights fp8", {"weights": "fp8"})
     served = Alternative(f"{way.opening}: TP 1", 1, "vllm serve some/checkpoint")
@@ -218,6 +257,6 @@ def test_formats_with_which_less_than_half_of_the_context_fits_are_not_the_last_
 def test_four_bits_are_named_in_the_format_of_a_known_checkpoint() -> None:
     """No NVFP4 checkpoint of this model is known, but one with 4-bit integers is."""
     answer = advise("qwen3-coder-30b-a3b", "rtx-5090", weights="fp8", batch=(4,), context=16_384)
-    assert "it would fit with --weights int4-g128, " in answer.reason
+    assert "batch 4 would fit with --weights int4-g128, " in answer.reason
     assert answer.run_first.startswith("Run the server with --weights int4-g128 first")
     assert "-AWQ" in answer.first_line
