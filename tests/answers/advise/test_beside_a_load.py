@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def named(
     chosen: SimpleNamespace,
     *others: SimpleNamespace,
     replay: Callable[[SimpleNamespace], SimpleNamespace | None] = confirm,
-    **asked: str,
+    **asked: Any,
 ) -> list[str]:
     """What is named next to the chosen servers if the other servers are the only alternatives."""
     monkeypatch.setattr(beside_load, "confirmed", lambda question, estimate: replay(estimate))
@@ -194,3 +195,14 @@ def test_fewer_gpus_without_a_draft_are_searched_for_a_rate_on_given_gpus(
     )
     assert list(found) == []
     assert searched == ([] if named_gpus is None else [(None, [False], named_gpus)])
+
+
+@pytest.mark.parametrize(("gpus", "stated", "tried"), [(16, None, [16]), (8, None, []), (16, 16, [])])
+def test_two_pools_are_searched_beside_more_gpus_than_the_largest_server(
+    monkeypatch, gpus, stated, tried
+) -> None:
+    """Unless the question states the number of GPUs."""
+    searched = []
+    monkeypatch.setattr(beside_load, "fewer_in_two_pools", lambda question, of: searched.append(of) or [])
+    named(monkeypatch, servers(Layout(gpus, gpus // 8, 8), 10.0, 0.5), gpus=stated)
+    assert searched == tried
