@@ -2,11 +2,15 @@
 
 import math
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
 from perfmodel.answers.point.whatif import whatif
+from perfmodel.errors import InputError
+from perfmodel.validate.studies import public_answers
 from perfmodel.validate.studies.answered_runs import (
+    Answered,
     answers,
     degree_of,
     served_arguments,
@@ -15,6 +19,7 @@ from perfmodel.validate.studies.answered_runs import (
     step_query,
 )
 from perfmodel.validate.studies.public_runs import PublicRun, RunKind, public_runs
+from perfmodel.validate.studies.reasons import Reason
 from tests.refusals import refused
 
 
@@ -121,3 +126,29 @@ def test_degrees_that_a_model_cannot_have_are_passed_over() -> None:
     run = replace(DRAFTED, tensor_parallel=None, baseline_ms=1e-3)
     assert degree_of(replace(run, model="llama-3.1-8b")) == 8
     assert degree_of(replace(run, model="qwen2.5-7b")) == 4
+
+
+def test_runs_that_state_enough_are_predicted_and_a_refused_one_is_kept_with_its_reason(monkeypatch) -> None:
+    """A run that was left out by judgement counts in the coverage of intervals, and not in the errors."""
+    runs = [
+        replace(STEP, id="counts"),
+        replace(STEP, id="another figure", measured_as="ratio"),
+        replace(STEP, id="second hand", left_out=Reason.SECOND_HAND),
+        replace(STEP, id="with a queue", left_out=Reason.QUEUE),
+        replace(STEP, id="of another engine", engine="tgi"),
+        replace(STEP, id="without its draft", kind=RunKind.SPECULATION, draft=""),
+        replace(STEP, id="impossible"),
+    ]
+
+    def predicted(run: PublicRun) -> list[Answered]:
+        if run.id == "impossible":
+            raise InputError("no such device")
+        return [Answered(run, "ratio" if run.id == "another figure" else "step", 1.0, 1.0, None)]
+
+    monkeypatch.setattr(public_answers, "public_runs", lambda: runs)
+    monkeypatch.setattr(public_answers, "answers", predicted)
+    anew = cache(public_answers._public_answers.__wrapped__)
+    monkeypatch.setattr(public_answers, "_public_answers", anew)
+    assert [a.run.id for a in public_answers.answered()] == ["counts", "another figure", "second hand"]
+    assert [a.run.id for a in public_answers.of_figure("step")] == ["counts"]
+    assert public_answers.refusals() == {"impossible": "no such device"}
