@@ -46,13 +46,40 @@ FILES = Path(__file__).parent / "files"
         ("llmd-report.yaml", {}, [(16, 2048 + 128, 0, 1.0, 0.0125)]),
         # 121 of 180 drafted tokens accepted, so 79 iterations for 200 tokens
         ("lm-studio.json", {"gamma": 3}, [(1, 24 + 100, 3, 200 / 79, 200 / 79 / 51.43)]),
+        ("lm-studio.json", {"gamma": 3, "batch": 2}, [(2, 24 + 100, 3, 200 / 79, 200 / 79 / 51.43)]),
         ("ollama.json", {}, [(1, 26 + 145, 0, 1.0, 4.709213 / 290)]),
+        ("ollama.json", {"batch": 4}, [(4, 26 + 145, 0, 1.0, 4.709213 / 290)]),
+        ("ollama.json", {"gamma": 3, "accepted": 2.0}, [(1, 26 + 145, 3, 2.0, 2 * 4.709213 / 290)]),
     ],
 )
 def test_what_a_file_times(name, given, steps) -> None:
     read_steps = read(FILES / name, GivenFacts(**given))
     step_figures = [(t.batch, t.context, t.gamma, t.tokens_per_iteration, t.seconds) for t in read_steps]
     assert step_figures == [pytest.approx(step, rel=2e-3) for step in steps]
+
+
+@pytest.mark.parametrize(("accepted", "seconds"), [(0, 1 / 51.43), (199, 200 / 51.43), (200, None)])
+def test_an_answer_has_at_least_one_iteration(tmp_path: Path, accepted: int, seconds: float | None) -> None:
+    """LM Studio counts 200 tokens. Each iteration gives its accepted tokens and one more."""
+    answer = json.loads((FILES / "lm-studio.json").read_text())
+    answer["stats"]["accepted_draft_tokens_count"] = accepted
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(answer))
+    given = GivenFacts(gamma=4096)
+    if seconds is None:
+        refused("accepted_draft_tokens_count: must be below the 200 tokens, given 200.0", read, path, given)
+    else:
+        assert read(path, given)[0].seconds == pytest.approx(seconds)
+
+
+def test_the_prompt_of_an_answer_is_the_stated_one_where_the_file_has_none(tmp_path: Path) -> None:
+    """Ollama leaves out the length of a prompt that its cache holds."""
+    answer = json.loads((FILES / "ollama.json").read_text())
+    del answer["prompt_eval_count"]
+    path = tmp_path / "answer.json"
+    path.write_text(json.dumps(answer))
+    assert read(path, GivenFacts(input=1000))[0].context == 1000 + 145
+    refused("input: must be stated", read, path, GivenFacts())
 
 
 SERVED = json.loads((FILES / "vllm-serve-draft3-1.json").read_text())

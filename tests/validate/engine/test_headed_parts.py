@@ -29,6 +29,22 @@ def test_words_before_the_first_heading_are_no_part_but_with_an_answer_there_the
     assert [step.gamma for step in whole] == [3, 3, 3]
 
 
+@pytest.mark.parametrize(("given", "accepted"), [(None, 1.8), (1.5, 1.5)])
+def test_a_heading_states_the_acceptance_of_its_part_unless_the_user_does(given, accepted) -> None:
+    one = sample("mlx_lm")
+    text = f"# baseline\n{one}\n# MTP, gamma 2, tokens per step 1.8\n{one}"
+    alone, drafting = read_pasted("-", text, replace(GIVEN, accepted=given))
+    assert (alone.gamma, alone.tokens_per_iteration) == (0, 1.0)
+    assert (drafting.gamma, drafting.tokens_per_iteration) == (2, accepted)
+
+
+@pytest.mark.parametrize("after", ["# MTP, gamma 2 and no figures", f"# MTP, gamma 2 {'x' * 110}\n{{one}}"])
+def test_a_heading_without_figures_and_a_long_line_divide_no_text(after: str) -> None:
+    one = sample("mlx_lm")
+    text = f"# baseline\n{one}\n" + after.format(one=one)
+    assert {step.gamma for step in read_pasted("-", text, replace(GIVEN, gamma=3))} == {3}
+
+
 def test_a_part_with_a_draft_must_have_its_length() -> None:
     one = sample("mlx_lm")
     text = f"# without a draft\n{one}\n# with a draft\n{one}"
