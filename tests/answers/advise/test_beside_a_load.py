@@ -204,5 +204,5 @@ def test_two_pools_are_searched_beside_more_gpus_than_the_largest_server(
     """Unless the question states the number of GPUs."""
     searched = []
     monkeypatch.setattr(beside_load, "fewer_in_two_pools", lambda question, of: searched.append(of) or [])
-    named(monkeypatch, servers(Layout(gpus, gpus // 8, 8), 10.0, 0.5), gpus=stated)
+    named(monkeypatch, servers(Layout(gpus, gpus // 8, 8), 10.0, 0.5), gpus=stated, slo="tpot:50")
     assert searched == tried
