@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 from tests.scripts import ROOT
 
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?")
+NUMBER = re.compile(r"(?P<number>\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?)(?P<k>k\b)?")
 STATED = re.compile(
     r"(?<![\w.,])(?P<number>\d{1,3}(?:,\d{3})+|\d+(?:\.\d+)?)(?P<unit>k\b| %| ms\b|)(?P<named>,-token)?"
 )
@@ -39,7 +40,7 @@ def sections(notebook: Path) -> list[Section]:
         text = "".join(cell["source"])
         if cell["cell_type"] == "code":
             shown = [text, *map(words, cell["outputs"])]
-            found[-1].known |= {float(n.replace(",", "")) for one in shown for n in NUMBER.findall(one)}
+            found[-1].known |= {value for one in shown for value in values(one)}
             found[-1].has_outputs |= bool(cell["outputs"])
             found[-1].finding = ""
             continue
@@ -49,6 +50,15 @@ def sections(notebook: Path) -> list[Section]:
             title, _, prose = part.partition("\n")
             found.append(Section(title, set(found[-1].known), finding=prose + "\n\n"))
     return [section for section in found if section.has_outputs]
+
+
+def values(text: str) -> Iterator[float]:
+    """The numbers of an output; 40k is also 40 x 1,024."""
+    for found in NUMBER.finditer(text):
+        value = float(found["number"].replace(",", ""))
+        yield value
+        if found["k"]:
+            yield 1024 * value
 
 
 def words(output: dict) -> str:
