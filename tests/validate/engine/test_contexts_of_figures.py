@@ -11,7 +11,8 @@ from perfmodel.specs import find_acceptance
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.specs.acceptance.acceptance_rows import CONTEXT_DRIFT
 from perfmodel.speculation import Acceptance
-from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file, vllm as vllm_figures
+from perfmodel.validate.engine.acceptance import AcceptanceSubject, import_file
+from perfmodel.validate.engine.acceptance.vllm_json import BENCH
 from tests.refusals import refused
 from tests.validate.engine.figures import page, subject
 
@@ -39,7 +40,7 @@ def histogram_of_vllm(metric: str, buckets: Mapping[str, int], total: int) -> st
 
 def test_contexts_are_those_that_the_figures_state(tmp_path) -> None:
     """A request of p and o tokens decodes at p to p + o, at p + o/2 on average; o tokens weigh it."""
-    rates = {vllm_figures.BENCH: [0.7, 0.5, 0.3], "spec_decode_num_drafts": 100}
+    rates = {BENCH: [0.7, 0.5, 0.3], "spec_decode_num_drafts": 100}
     lists = rates | {"input_lens": [100, 1000], "output_lens": [300, 100]}
     weighted = (300 * 250 + 100 * 1050) / 400
     assert held_json(lists, tmp_path) == [(weighted, (100, 1100))]

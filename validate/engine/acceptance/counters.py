@@ -3,6 +3,7 @@ changed.
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -70,6 +71,14 @@ class AcceptanceSubject:
     lengths: tuple[int, ...] = ()
 
 
+def lacks_counters(where: str) -> InputError:
+    """The error about a text without the counters by position."""
+    return InputError(
+        f"{where}: must hold spec_decode counters num_drafts and num_accepted_tokens_per_pos, finite "
+        "and 0 or more"
+    )
+
+
 def _difference(now: float | None, before: float | None) -> float | None:
     return None if now is None or before is None else now - before
 
@@ -116,6 +125,16 @@ class Counters:
     def one_length(self) -> bool:
         """Whether all drafts had the full length, except for a few tokens at the ends of requests."""
         return self.draft_length >= len(self.accepted) * (1 - SHORT)
+
+    @classmethod
+    def total(cls, parts: Sequence["Counters"]) -> "Counters":
+        """The sum of the counts of several intervals, without `decoded`."""
+        columns = itertools.zip_longest(*(part.accepted for part in parts), fillvalue=0.0)
+        return cls(
+            drafts=sum(part.drafts for part in parts),
+            accepted=tuple(map(sum, columns)),
+            draft_tokens=sum(part.draft_tokens or 0.0 for part in parts),
+        )
 
     def since(self, before: "Counters") -> "Counters":
         """The counts since `before`."""

@@ -4,7 +4,7 @@ import statistics
 from typing import Any
 
 from perfmodel.errors import refuse
-from perfmodel.validate.engine.acceptance import vllm as acceptance
+from perfmodel.validate.engine.acceptance.vllm_json import BENCH, of_bench
 from perfmodel.validate.engine.formats.fields import (
     bunched,
     check_in_flight,
@@ -57,9 +57,9 @@ def serve(where: str, run: dict[str, Any], facts: GivenFacts) -> list[Timing]:
 
 def _speculated(where: str, run: dict[str, Any], facts: GivenFacts) -> SpeculatedTokens:
     """The draft length and the tokens per iteration, from the counters of a run if it has them."""
-    if acceptance.BENCH not in run:
+    if BENCH not in run:
         return speculation(where, facts, None, None)
-    counters = acceptance.of_bench(where, run)
+    counters = of_bench(where, run)
     counters.check(where)
     return speculation(where, facts, counters.tokens_per_iteration, len(counters.accepted))
 

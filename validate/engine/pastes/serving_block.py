@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from perfmodel.errors import InputError
-from perfmodel.validate.engine.acceptance import vllm as acceptance
+from perfmodel.validate.engine.acceptance.vllm_json import BENCH
 from perfmodel.validate.engine.drafting_words import (
     LONGEST_HEADING,
     drafted_tokens,
@@ -128,7 +128,7 @@ def _block(where: str, text: str, facts: GivenFacts) -> list[Timing]:
     run: dict[str, Any] = {**figures(where, text)}
     rates = rates_by_position(where, text)
     if rates:
-        run[acceptance.BENCH] = rates
+        run[BENCH] = rates
     elif "accepted" in run:
         length = facts.gamma
         drafts = run.get("spec_decode_num_drafts")
