@@ -18,6 +18,7 @@ from perfmodel.validate.engine.acceptance import (
     import_file,
 )
 from perfmodel.validate.engine.acceptance.counters import Counters
+from perfmodel.validate.engine.acceptance.vllm_json import BENCH
 from tests.refusals import refused
 from tests.validate.engine.figures import page, subject
 from tests.validate.engine.pasting import sample
@@ -201,9 +202,23 @@ def test_answers_of_vllm_count_their_own_verifications(tmp_path) -> None:
     imported = import_file(path, None, replace(subject(2), context=()))
     assert imported.rows[0].histogram == (3.0, 2.0, 5.0)
     assert imported.rows[0].context_tokens == 111
-    answers[1]["metrics"] = {"speculative_decoding": {"acceptance_histogram": []}}
-    path.write_text(json.dumps(answers))
-    refused("must be a list of counts", import_file, path, None, subject(2))
+    for other in (answer_with([]), answer_with([3]), {"usage": answers[0]["usage"]}):
+        path.write_text(json.dumps([answers[0], other]))
+        refused("must be a list of counts in each response", import_file, path, None, subject(2))
+
+
+def test_a_run_of_n_grams_has_an_iteration_for_each_token_that_no_draft_gained(tmp_path) -> None:
+    """250 tokens, the first of each of 10 requests from its prompt: 240 - 140 accepted are 100 iterations."""
+    rates = {BENCH: [0.9, 0.5], "spec_decode_num_drafts": 100, "spec_decode_draft_tokens": 200}
+    path = tmp_path / "run.json"
+    for drafts, generated in ((100, 250), (50, 180)):
+        run = rates | {"spec_decode_num_drafts": drafts, "total_output_tokens": generated, "completed": 10}
+        path.write_text(json.dumps(run))
+        gained = (generated - 10) / 100
+        measured = acceptance(path, 2, tmp_path, draft="ngram")
+        assert measured.tokens_per_iteration(2) == pytest.approx(gained)
+    path.write_text(json.dumps(rates | {BENCH: [1.1, 0.5]}))
+    refused("must be a list of rates from 0 to 1 by position", import_file, path, None, subject(2))
 
 
 @settings(max_examples=60, deadline=None)

@@ -66,6 +66,8 @@ def test_contexts_are_those_of_the_histograms_of_prompts_and_answers(tmp_path) -
     ((mean, ends),) = held(text, tmp_path)
     assert mean == 200
     assert ends == (round(low), round(high))
+    of_both = text + text.replace('engine="0"', 'engine="1"')
+    assert held(of_both, tmp_path) == [(mean, ends)], "two engines with the same requests"
 
 
 def test_a_log_of_sglang_is_taken_apart_by_context(tmp_path) -> None:
