@@ -1,9 +1,12 @@
 """What `advise` reads from a row of `traffic`: queues, the limit that binds, and near ties. Made-up rows."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from perfmodel.answers.advice import eased_limit
+from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.eased_limit import _rounded_up
 from perfmodel.answers.advice.load_reasons import _near_tie
 from perfmodel.answers.advice.nearest import _limit
@@ -45,6 +48,85 @@ def test_a_draft_that_saves_half_to_two_and_a_half_per_cent_is_a_near_tie(reques
 @pytest.mark.parametrize(("time_ms", "rounded"), [(123.4, 130), (130.0, 130), (1001.0, 1100), (9.91, 10)])
 def test_an_eased_limit_has_two_digits_and_is_not_below_the_time(time_ms: float, rounded: float) -> None:
     assert _rounded_up(time_ms) == rounded
+
+
+def eased(monkeypatch, limits: list[str], **row: Any) -> tuple[str, dict[str, float]] | None:
+    """What is said of the limits that may be longer if requests take this long, and the eased limits.
+
+    - row: 90th percentiles in seconds, and `rate`, the request rate of a server with a capacity of 10.
+    """
+    times = {"ttft": row.get("ttft", 0.5), "tpot": row.get("tpot", 0.02)}
+    served = SimpleNamespace(
+        queues=row.get("queues", False),
+        row=SimpleNamespace(
+            by_limit={name: SimpleNamespace(p90=time_s) for name, time_s in times.items()},
+            request_rate=row.get("rate"),
+            saturation_rate=10.0,
+        ),
+    )
+    asked = []
+
+    def best_on(question: AdviseQuery, layouts: list, excess: Any = None) -> SimpleNamespace:
+        asked.append(question.latency_limits_ms)
+        return served
+
+    monkeypatch.setattr(eased_limit, "best_on", best_on)
+    monkeypatch.setattr(eased_limit, "served_with_draft", lambda served: "servers")
+    monkeypatch.setattr(eased_limit, "started", lambda text, question, served: text)
+    stated = row.get("stated", {"slo": {"ttft": 1000, "tpot": 30}})
+    question = AdviseQuery("qwen3-8b", "h100", gpus=2, clients=8, input_len=99, output_len=99, **stated)
+    text = eased_limit.with_eased_limits(question, [], limits)
+    return None if text is None else (text, asked[-1])
+
+
+def test_the_binding_limit_is_eased_to_the_90th_percentile_with_two_digits(monkeypatch) -> None:
+    said, limits_ms = eased(monkeypatch, ["ttft"], ttft=2.345)
+    assert limits_ms == {"ttft": 2400, "tpot": 30}
+    assert said == "With --slo tpot:30,ttft:2400 these GPUs serve all of it: servers"
+    flags = {"stated": {"max_ttft_ms": 1000, "max_tpot_ms": 30}}
+    assert eased(monkeypatch, ["ttft"], ttft=2.345, **flags)[0].startswith("With --max-ttft-ms 2400 these")
+
+
+def test_of_several_eased_limits_each_has_a_fifth_more_and_none_is_tightened(monkeypatch) -> None:
+    """Otherwise, fewer than nine tenths of the requests would be within all of them."""
+    assert eased(monkeypatch, ["ttft", "tpot"], ttft=2.0, tpot=0.04)[1] == {"ttft": 2400, "tpot": 48}
+    assert eased(monkeypatch, ["ttft", "tpot"], ttft=2.0, tpot=0.01)[1] == {"ttft": 2400, "tpot": 30}
+
+
+@pytest.mark.parametrize(
+    ("row", "is_named"),
+    [
+        ({"ttft": 9.9}, True),
+        ({"ttft": 10.1}, False),
+        ({"ttft": 2.0, "rate": 8.9}, True),
+        ({"ttft": 2.0, "rate": 9.1}, False),
+        ({"ttft": 2.0, "queues": True}, True),
+    ],
+)
+def test_a_limit_is_not_eased_tenfold_or_near_saturation(monkeypatch, row, is_named) -> None:
+    assert (eased(monkeypatch, ["ttft"], **row) is not None) is is_named
+
+
+@pytest.mark.parametrize(("queues", "is_named"), [(False, True), (True, False)])
+def test_a_limit_on_tpot_alone_is_not_eased_for_servers_with_a_queue(monkeypatch, queues, is_named) -> None:
+    """No limit then applies to the wait for a seat."""
+    alone = {"tpot": 0.04, "queues": queues, "stated": {"slo": {"tpot": 30}}}
+    assert (eased(monkeypatch, ["tpot"], **alone) is not None) is is_named
+
+
+@pytest.mark.parametrize(("p90_s", "limit_ms"), [(1.0, 1300.0), (7.9, 9900.0), (8.1, None)])
+def test_more_gpus_are_named_with_a_limit_a_quarter_above_the_time_of_one_request(
+    monkeypatch, p90_s, limit_ms
+) -> None:
+    """But not with more than ten times the stated limit."""
+    asked = []
+    monkeypatch.setattr(eased_limit, "all_reaches", lambda question: [])
+    monkeypatch.setattr(eased_limit, "fewest_gpus", lambda question, found: asked.append(question))
+    row = SimpleNamespace(by_limit={"ttft": SimpleNamespace(p90=p90_s)})
+    alone = SimpleNamespace(limit="ttft", served=SimpleNamespace(row=row))
+    question = AdviseQuery("qwen3-8b", "h100", clients=8, input_len=99, output_len=99, slo="ttft:1000")
+    assert eased_limit.fewest_with_eased_limit(question, alone) is None
+    assert [each.latency_limits_ms["ttft"] for each in asked] == ([] if limit_ms is None else [limit_ms])
 
 
 def test_rows_that_are_only_estimated_are_marked_and_are_not_the_choice(
