@@ -1,15 +1,19 @@
 """Servers with smaller weights that an answer recommends to run first. Made-up servers."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from perfmodel.answers.advice import smaller_servers
+from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.run_first import RunFirst
 from perfmodel.answers.advice.smaller_servers import first_of_smaller
 
 
-def served(gpus: int, request_s: float) -> SimpleNamespace:
-    return SimpleNamespace(candidate=SimpleNamespace(layout=SimpleNamespace(gpus=gpus)), request_s=request_s)
+def served(gpus: int, request_s: float, queues: bool = False) -> SimpleNamespace:
+    layout = Layout(gpus, 1, gpus)
+    return SimpleNamespace(candidate=SimpleNamespace(layout=layout), request_s=request_s, queues=queues)
 
 
 @pytest.mark.parametrize(
@@ -39,3 +43,92 @@ def test_three_fifths_of_the_gpus_or_of_the_time_and_by_cost_four_fifths_of_the_
 
 def test_without_smaller_servers_none_is_first() -> None:
     assert first_of_smaller(served(10, 1.0), []) is None
+
+
+def on_given_gpus(
+    monkeypatch, times: dict[str, float], queues: bool = False, **stated: Any
+) -> tuple[list[str], set[str]]:
+    """The formats that are named on eight given GPUs beside servers whose requests take 10 s, and the layouts
+    that are tried.
+
+    - times: the time of a request in each format. Formats with ``kv`` have a smaller cache too.
+    - queues: whether requests wait for a seat.
+    """
+    question = SimpleNamespace(gpus=8, tp=None, ep=None)
+    weights = [flags for flags in times if "kv" not in flags]
+    tried = set()
+
+    def best_on(asked: SimpleNamespace, layouts: list[Layout]) -> SimpleNamespace:
+        tried.update(each.label() for each in layouts)
+        return served(8, times[asked.flags], queues)
+
+    def changed(flags: str) -> SimpleNamespace:
+        return SimpleNamespace(**vars(question) | {"flags": flags} | stated)
+
+    def with_smaller_cache(flags: str, question: SimpleNamespace) -> list[tuple[str, SimpleNamespace]]:
+        return [(f"{flags}kv", changed(f"{flags}kv"))] if f"{flags}kv" in times else []
+
+    replaced = {
+        "best_on": best_on,
+        "in_smaller_weights": lambda question: [(flags, changed(flags)) for flags in weights],
+        "with_smaller_cache": with_smaller_cache,
+        "served_with_draft": lambda served: "servers",
+        "started": lambda text, question, served: text,
+    }
+    for name, stand_in in replaced.items():
+        monkeypatch.setattr(smaller_servers, name, stand_in)
+    found = list(smaller_servers.smaller_servers(question, served(8, 10.0)))
+    return [each.flags for each in found], tried
+
+
+@pytest.mark.parametrize(
+    ("times", "named"),
+    [
+        ({"fp8": 8.4}, ["fp8"]),
+        ({"fp8": 8.6}, []),
+        ({"fp8": 8.0, "int4": 6.7}, ["fp8", "int4"]),
+        ({"fp8": 8.0, "int4": 6.9}, ["fp8"]),
+        ({"fp8": 9.0, "int4": 8.4}, ["int4"]),
+    ],
+)
+def test_each_smaller_format_saves_fifteen_per_cent_of_what_the_one_before_takes(
+    monkeypatch, times, named
+) -> None:
+    assert on_given_gpus(monkeypatch, times)[0] == named
+
+
+@pytest.mark.parametrize(
+    ("times", "queues", "named"),
+    [
+        ({"fp8": 8.0, "fp8 kv": 7.5}, True, ["fp8 kv"]),
+        ({"fp8": 8.0, "fp8 kv": 7.7}, True, ["fp8"]),
+        ({"fp8": 8.0, "fp8 kv": 7.5}, False, ["fp8"]),
+        ({"fp8": 8.8, "fp8 kv": 8.3}, True, ["fp8 kv"]),
+    ],
+)
+def test_a_smaller_cache_beside_smaller_weights_saves_a_twentieth_where_requests_wait_for_a_seat(
+    monkeypatch, times, queues, named
+) -> None:
+    assert on_given_gpus(monkeypatch, times, queues)[0] == named
+
+
+@pytest.mark.parametrize(
+    ("stated", "tried"), [({}, {"TP 8", "2 x TP 4"}), ({"tp": (8,)}, {"TP 8"}), ({"ep": (1,)}, {"TP 8"})]
+)
+def test_servers_of_half_the_size_are_tried_unless_the_question_states_a_degree(
+    monkeypatch, stated, tried
+) -> None:
+    assert on_given_gpus(monkeypatch, {"fp8": 8.0}, **stated)[1] == tried
+
+
+def test_smaller_weights_for_a_load_on_any_gpus_must_save_one(monkeypatch) -> None:
+    most = []
+    monkeypatch.setattr(smaller_servers, "all_reaches", lambda question: [])
+    monkeypatch.setattr(smaller_servers, "fewest_gpus", lambda question, found, most: needs.pop(0)(most))
+    monkeypatch.setattr(smaller_servers, "in_smaller_weights", lambda question: [("fp8", 0), ("int4", 0)])
+    monkeypatch.setattr(smaller_servers, "enough_text", lambda served: "these suffice")
+    monkeypatch.setattr(smaller_servers, "started", lambda text, question, served: text)
+    needs = [lambda limit: most.append(limit) or served(5, 1.0), lambda limit: most.append(limit)]
+    found = list(smaller_servers.smaller_servers(SimpleNamespace(gpus=None), served(8, 10.0)))
+    assert [(each.flags, each.gain) for each in found] == [("fp8", "5 GPUs suffice, not 8")]
+    assert most == [7, 4]
