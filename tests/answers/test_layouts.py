@@ -375,6 +375,7 @@ def test_groups_that_are_not_searched_over_pcie_are_told_of(model, hardware, sta
         ({"gpus": 8, "weights": "fp8", "model_path": "/my/checkpoint"}, True),
         ({"gpus": 8}, True),
         ({"tp": (8,), "weights": "fp8"}, True),
+        ({"gpus": 8, "tp": (8,), "weights": "fp8"}, True),
     ],
 )
 def test_a_layout_that_the_published_checkpoint_forbids_is_searched_only_if_it_is_named(

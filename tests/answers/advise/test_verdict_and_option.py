@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from perfmodel.answers.advice import decision
+from perfmodel.answers.advice import decision, load_decision
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.margins import worth_the_risk
@@ -108,6 +108,69 @@ def test_without_a_known_acceptance_the_verdict_is_open_if_some_acceptance_would
     would_pay, verdict
 ) -> None:
     assert decision._verdict(None, SimpleNamespace(gamma=0), None, None, would_pay) == verdict
+
+
+@pytest.mark.parametrize(
+    ("gamma", "at_its_batch", "unknown", "verdict"),
+    [
+        (3, "pays", False, "speculate"),
+        (3, "likely_pays", False, "likely_speculate"),
+        (3, "too_close_to_call", False, "too_close_to_call"),
+        (3, "does_not_pay", False, "too_close_to_call"),
+        (0, "pays", False, "do_not_speculate"),
+        (0, "pays", True, "unknown_acceptance"),
+    ],
+)
+def test_under_a_load_the_verdict_is_that_of_the_draft_at_the_mean_batch(
+    monkeypatch, gamma, at_its_batch, unknown, verdict
+) -> None:
+    monkeypatch.setattr(load_decision, "point_verdict", lambda question, point: at_its_batch)
+    monkeypatch.setattr(load_decision, "without_acceptance", lambda question: unknown)
+    search = SimpleNamespace(question=None, drafted=[])
+    chosen = SimpleNamespace(row=SimpleNamespace(gamma=gamma), at_its_batch=lambda question: None)
+    assert load_decision._verdict(search, chosen) == verdict
+    assert load_decision._verdict(search, None) == "infeasible"
+    if not gamma:
+        search.drafted = [chosen]
+        assert load_decision._verdict(search, chosen) == "do_not_speculate", "an acceptance is known"
+
+
+@pytest.mark.parametrize(
+    ("interval", "is_option"), [((0.95, 1.4), False), ((0.8, 1.4), True), ((0.6, 1.6), True), (None, False)]
+)
+def test_under_a_load_a_doubtful_draft_is_chosen_if_it_gains_more_than_it_may_lose(
+    monkeypatch, interval, is_option
+) -> None:
+    """A gain of 1.2 is worth a loss of a sixth."""
+
+    def servers(gamma: int) -> SimpleNamespace:
+        layout = SimpleNamespace(gpus=8)
+        return SimpleNamespace(
+            row=SimpleNamespace(gamma=gamma),
+            at_its_batch=lambda question: None,
+            candidate=SimpleNamespace(layout=layout),
+            request_s=2.0 - gamma / 10,
+        )
+
+    baseline, drafting, other, other_drafting = (servers(gamma) for gamma in (0, 3, 0, 2))
+    question = SimpleNamespace(objective="throughput", latency_limits_ms={})
+    search = SimpleNamespace(
+        question=question,
+        baseline=baseline,
+        rival=drafting,
+        drafted=[drafting],
+        sufficient=[other, baseline, other_drafting, drafting],
+    )
+    monkeypatch.setattr(load_decision, "point_verdict", lambda question, point: "too_close_to_call")
+    monkeypatch.setattr(load_decision, "point_speedup", lambda question, point: (1.2, interval))
+    decided = load_decision.decide_under_load(search)
+    assert decided.verdict == "too_close_to_call"
+    if is_option:
+        assert (decided.chosen, decided.option, decided.without_draft) == (baseline, drafting, None)
+        assert decided.others == [other], "layouts without a draft"
+    else:
+        assert (decided.chosen, decided.option, decided.without_draft) == (drafting, None, baseline)
+        assert decided.others == [other_drafting, other, baseline], "the fastest first"
 
 
 def test_a_clear_choice_has_one_command_line() -> None:
