@@ -16,6 +16,8 @@ MAX_COUNT = 1e18
 """Largest number in a text. Sums of such numbers stay finite."""
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)")
 """A control sequence of a terminal, or the carriage return of a line end of Windows."""
+_LONG_RUN = re.compile(r"(.)\1{199,}", re.S)
+"""A character at least 200 times in a row, as in a damaged file. Searches in such a text would take minutes."""
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
 _WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,.])")
 """A number such as 1.201,33."""
@@ -58,10 +60,12 @@ class NamedText(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """A cleaned text. Colours, code fences and prefixes of all lines are removed, and broken lines are
-    joined. Cells of tables are separated by bars, and numbers such as 38,70 have decimal points.
+    """A cleaned text. Colours, code fences, prefixes of all lines and long runs of one character are removed,
+    and broken lines are joined. Cells of tables are separated by bars, and numbers such as 38,70 have decimal
+    points.
     """
-    lines = _FENCE.sub("", _COLOUR.sub("", _out_of_containers(text))).split("\n")
+    short = _LONG_RUN.sub(r"\1", _out_of_containers(text))
+    lines = _FENCE.sub("", _COLOUR.sub("", short)).split("\n")
     for prefix in _PREFIXES:
         lines = _unprefixed(lines, prefix)
     lines = _barred(dedent("\n".join(_unwrapped(lines))).split("\n"))

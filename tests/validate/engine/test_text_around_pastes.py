@@ -3,6 +3,7 @@
 import json
 import re
 import textwrap
+import time
 
 import pytest
 
@@ -64,3 +65,12 @@ def test_lines_in_a_log_file_of_docker_are_those_of_the_program() -> None:
     assert plain("\n".join(records)) == plain(text.rstrip("\n"))
     torn = "\n".join([*records, '{"log": "eval ti'])
     assert plain(torn) == torn
+
+
+@pytest.mark.parametrize("sign", ["-", ".", "1", " ", "\n"])
+def test_a_long_run_of_one_character_is_read_in_seconds(monkeypatch, capsys, sign: str) -> None:
+    _, expected = pasted(monkeypatch, capsys, "vllm serve x", "--from", "-")
+    start = time.perf_counter()
+    _, out = pasted(monkeypatch, capsys, f"vllm serve x\n{sign * 30_000}\n", "--from", "-")
+    assert time.perf_counter() - start < 8
+    assert out.split(" --engine ")[0] == expected.split(" --engine ")[0]

@@ -22,7 +22,7 @@ from perfmodel.validate.engine.timing import (
 )
 
 _SHOWN = re.compile(
-    r"(?P<rate>[\d.]+)\s*tok/s(?:ec)?\W+(?P<tokens>\d+)\s*tokens\W+"
+    r"(?<![\d.])(?P<rate>[\d.]+)\s*tok/s(?:ec)?\W+(?P<tokens>\d+)\s*tokens\W+"
     r"(?P<first>[\d.]+)\s*s(?:ec)? to first token"
     r"(?:(?:(?!tok/s).)*?Accepted (?P<accepted>\d+)/(?P<drafted>\d+) draft tokens)?",
     re.S,
