@@ -17,7 +17,7 @@ MAX_COUNT = 1e18
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)")
 """A control sequence of a terminal, or the carriage return of a line end of Windows."""
 _LONG_RUN = re.compile(r"(.)\1{199,}", re.S)
-"""A character at least 200 times in a row, as in a damaged file. Searches in such a text would take minutes."""
+"""A character at least 200 times in a row, as in a damaged file. Searches in it would take minutes."""
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
 _WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,.])")
 """A number such as 1.201,33."""
