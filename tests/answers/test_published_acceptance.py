@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.question import Query, published_head, resolve_costs
 from perfmodel.answers.question.acceptance_of import published_acceptance
 from perfmodel.specs import acceptance_library
@@ -42,3 +43,12 @@ def test_a_source_says_how_its_text_was_selected(eagle3) -> None:
     selects = "(--task selects other text)"
     assert selects in published_acceptance(TARGET, eagle3, 4096).source
     assert selects not in published_acceptance(TARGET, eagle3, 4096, "chat").source
+
+
+def test_a_model_with_one_published_acceptance_is_decided_by_it() -> None:
+    """Of Llama-4 Maverick, one figure is known: 2.9 tokens per iteration with three drafted (TensorRT-LLM)."""
+    answer = advise("llama-4-maverick", "8xh200", weights="fp8", batch=(8,), context=1024)
+    assert answer.verdict in ("speculate", "likely_speculate")
+    assert answer.chosen.draft == "eagle3"
+    assert "nvidia/Llama-4-Maverick-17B-128E-Eagle3" in answer.serve.lines["vllm"]
+    assert "NVIDIA/TensorRT-LLM#5146" in answer.chosen.acceptance_source
