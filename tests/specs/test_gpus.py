@@ -76,8 +76,13 @@ def test_a_bridge_counts_if_the_name_states_it() -> None:
         assert not load_gpu(f"RTX 3090{suffix}").over_host(2)
     assert load_gpu("rtx-3090:nvlink").over_host(3)
     assert not any(load_gpu(f"h100{suffix}").over_host(8) for suffix in ("", ":nvlink", ":pcie5"))
-    for name in ("rtx-4090:nvlink", "mi300x:nvlink", "rtx-3090:pcie4:nvlink", "m3-ultra:nvlink"):
+    for name in ("rtx-3090:pcie3:nvlink", "rtx-3090:nvlink:pcie3"):
+        assert not load_gpu(name).over_host(2)
+        assert load_gpu(name).host_link.per_direction.value == 16
+    for name in ("rtx-4090:nvlink", "mi300x:nvlink", "m3-ultra:nvlink", "rtx-4090:pcie4:nvlink"):
         refused("hardware: must be a device with NVLink before :nvlink", load_gpu, name)
+    refused("hardware: must be a device with :nvlink only once", load_gpu, "rtx-3090:nvlink:nvlink")
+    refused("followed by one of 3, 4, 5, 6", load_gpu, "rtx-3090:pcie9:nvlink")
 
 
 def test_a_machine_with_less_memory() -> None:

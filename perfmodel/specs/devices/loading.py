@@ -71,7 +71,8 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
         if parts := parts_of(text, load_gpu, flag):
             return combined(parts, flag)
     if bridge := NVLINK.search(text):
-        return _with_nvlink(text[: bridge.start()], flag)
+        board, pcie, generation = text[: bridge.start()].partition(":pcie")
+        return _in_box(f"{board}:nvlink", generation, flag) if pcie else _with_nvlink(board, flag)
     board, _, pcie = text.partition(":pcie")
     if pcie:
         return _in_box(board, pcie, flag)
@@ -85,26 +86,30 @@ def load_gpu(name: str, flag: str = "--hardware") -> GPUSpec:
 
 
 def _with_nvlink(board: str, flag: str) -> GPUSpec:
-    """A device with its NVLink. Raises InputError for a device without NVLink."""
+    """A device with its NVLink. Raises InputError for a device without NVLink, or if the name already states
+    the NVLink.
+    """
     gpu = load_gpu(board, flag)
     if gpu.link is None or not gpu.link.name.startswith("NVLink"):
         raise refuse(flag, None, "a device with NVLink before :nvlink", f"{board}:nvlink")
+    if gpu.link.presence == "stated":
+        raise refuse(flag, None, "a device with :nvlink only once", f"{board}:nvlink")
     return gpu.replace(link=gpu.link.replace(presence="stated"))
 
 
 def _in_box(board: str, generation: str, flag: str) -> GPUSpec:
     """A device in a server with a PCIe generation. The bridge between devices that some boards have, such as
-    ``rtx-3090``, is left out. Raises InputError for an unknown generation.
+    ``rtx-3090``, is left out unless ``:nvlink`` states it. Raises InputError for an unknown generation.
     """
     if generation not in PCIE:
         allowed = f"NAME:pcie followed by one of {', '.join(PCIE)}"
         raise refuse(flag, None, allowed, f"{board}:pcie{generation}")
     gpu = load_gpu(board, flag)
-    is_bridged = gpu.link is not None and gpu.link.devices is not None
+    has_bridge = gpu.link is not None and gpu.link.devices is not None and gpu.link.presence != "stated"
     source = f"PCIe {generation}.0 x16 nominal rate"
     nominal = Quantity(value=PCIE[generation], unit="GB/s", source=source)
     host_link = Link(name=f"PCIe {generation}.0 x16", per_direction=nominal)
-    return gpu.replace(link=None if is_bridged else gpu.link, host_link=host_link)
+    return gpu.replace(link=None if has_bridge else gpu.link, host_link=host_link)
 
 
 def _with_memory(gpu: GPUSpec, size: str, given: str) -> GPUSpec:
