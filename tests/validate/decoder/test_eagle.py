@@ -179,6 +179,12 @@ def test_a_folder_is_read_under_either_name(deep, head, tmp_path, layer) -> None
             )
 
 
+def test_a_head_that_drafts_in_one_pass_is_not_run(deep, tmp_path) -> None:
+    """P-EAGLE has three features too."""
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG | {"ptd_token_id": 60}))
+    refused("must be an EAGLE-3 head", load_head, str(tmp_path), "random:0", deep)
+
+
 def test_what_is_not_run_is_refused(deep, head, target) -> None:
     for name in ("eagle", "eagle3:features=2", "eagle3:features=4"):
         refused(
