@@ -12,14 +12,20 @@ const [COLUMNS, ROWS] = [content.context.length, content.batch.length];
 const [CELL_WIDTH, CELL_HEIGHT] = [WIDTH / COLUMNS, HEIGHT / ROWS];
 const FONT = Math.min(15, CELL_WIDTH / 2.6, CELL_HEIGHT * 0.62);
 const SMALLEST = NARROW ? 12.5 : 10; // smaller cells have no text; the pointer shows their values
-// The colours of perfmodel/plots/palette.py (below, above) for speedups from 1 to 0.5 and from 1 to 4. Grey means no draft.
-// A dark page reverses them: a speedup of about 1 then also has a colour close to that of the page.
+// The colours of perfmodel/plots/palette.py (below, above, pale): speedups from 1 to 0.5, from 1 to 4, and no draft.
 const rgbOf = (hex) => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-const SLOWER = ["#f6d3c9", "#e58267", "#b2182b", "#4d0712"].map(rgbOf);
-const FASTER = ["#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b"].map(rgbOf);
-const UNDRAFTED = rgbOf("#ececec");
-const UNDRAFTED_DARK = rgbOf("#2f343c");
+const LIGHT_PAGE = {
+  slower: ["#f6d3c9", "#e58267", "#b2182b", "#4d0712"].map(rgbOf),
+  faster: ["#d6e6f1", "#92c5de", "#4393c3", "#2166ac", "#0b3d70", "#04142b"].map(rgbOf),
+  undrafted: rgbOf("#ececec"),
+};
+const DARK_PAGE = {
+  slower: ["#5b2a26", "#a9503e", "#ee8063", "#ffd9c9"].map(rgbOf),
+  faster: ["#1d3b52", "#23638f", "#3a90c8", "#79bfe6", "#b4ddf3", "#f0f9ff"].map(rgbOf),
+  undrafted: rgbOf("#353a45"),
+};
 const DARK = window.matchMedia("(prefers-color-scheme: dark)");
+const colours = () => (DARK.matches ? DARK_PAGE : LIGHT_PAGE);
 const [SLOWEST, FASTEST] = [0.5, 4];
 
 const state = {
@@ -69,8 +75,7 @@ function set(node, attributes) {
 }
 
 function heat(speedup) {
-  const [light, end] = speedup < 1 ? [SLOWER, SLOWEST] : [FASTER, FASTEST];
-  const ramp = DARK.matches ? [...light].reverse() : light;
+  const [ramp, end] = speedup < 1 ? [colours().slower, SLOWEST] : [colours().faster, FASTEST];
   const at = Math.min(Math.log(speedup) / Math.log(end), 1) * (ramp.length - 1);
   const low = Math.min(Math.floor(at), ramp.length - 2);
   return ramp[low].map((value, i) => Math.round(value + (at - low) * (ramp[low + 1][i] - value)));
@@ -129,11 +134,10 @@ function layOutMap() {
 
 function drawMap(cells) {
   const { surface } = state;
-  const undrafted = DARK.matches ? UNDRAFTED_DARK : UNDRAFTED;
   const shown = element("cells").value;
   cells.forEach((row, b) => row.forEach((cell, c) => {
     const { colour, hatch, text } = state.cells[b][c];
-    const rgb = cell.gamma === 0 ? undrafted : heat(cell.speedup);
+    const rgb = cell.gamma === 0 ? colours().undrafted : heat(cell.speedup);
     set(colour, { fill: `rgb(${rgb})`, stroke: `rgb(${rgb})` });
     const [low, high] = (cell.gamma && surface.interval(cell.speedup, state.alpha, b, c, cell.gamma)) || [2, 2];
     const sure = low > 1 || high <= 1 ? "none" : "url(#unsure)";

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 import perfmodel as pm
 from perfmodel.answers.point.whatif import whatif
@@ -127,12 +128,31 @@ LIGHT = PALETTES["light"]
 def test_the_page_has_the_colours_of_the_pictures() -> None:
     folder = ROOT / "perfmodel" / "explorer"
     script = (folder / "map.js").read_text(encoding="utf-8")
-    for name, ramp in (("SLOWER", LIGHT.below), ("FASTER", LIGHT.above)):
-        assert f"const {name} = {json.dumps(ramp)}.map(rgbOf);" in script
-    assert f'const UNDRAFTED = rgbOf("{LIGHT.pale}");' in script
+    for theme, palette in PALETTES.items():
+        _, _, ramps = script.partition(f"const {theme.upper()}_PAGE = {{")
+        ramps, _, _ = ramps.partition("};")
+        for name, ramp in (("slower", palette.below), ("faster", palette.above)):
+            assert f"{name}: {json.dumps(ramp)}.map(rgbOf)," in ramps
+        assert f'undrafted: rgbOf("{palette.pale}"),' in ramps
     style = (folder / "page.css").read_text(encoding="utf-8")
     for variable in ("baseline", "draft", "verify", "outside"):
         assert f"--{variable}: {LIGHT.stages['overhead' if variable == 'outside' else variable]};" in style
+
+
+@pytest.mark.parametrize("scheme", PALETTES)
+def test_a_little_slower_and_a_little_faster_are_distinguishable(
+    browser: Browser, tmp_path: Path, scheme: str
+) -> None:
+    path = tmp_path / "page.html"
+    written(path)
+    browser.open(path, scheme=scheme)
+    shown = {speedup: np.array(browser.run(f"heat({speedup})")) for speedup in (0.6, 0.98, 1.02, 2.5)}
+    (red, _, blue), (more_red, _, more_blue) = shown[0.98], shown[1.02]
+    assert red - blue >= 30
+    assert more_blue - more_red >= 25
+    page_colour = np.array(to_rgb(PALETTES[scheme].page)) * 255
+    for near, far in ((0.98, 0.6), (1.02, 2.5)):  # near break even, a colour is close to that of the page
+        assert np.abs(shown[near] - page_colour).sum() < np.abs(shown[far] - page_colour).sum()
 
 
 @pytest.fixture
