@@ -268,7 +268,7 @@ def latency(question: TrafficQuery, output: Output, theme: Theme = "light") -> N
         loads = np.unique(np.round(np.geomspace(low, high, LOADS)))
     given: dict[str, Any] = {name: tuple(loads.tolist() if question.opens else map(int, loads))}
     answer = traffic(replace(question, **given))
-    _save(lambda: plots.traffic(answer, slo=question.slo), output, theme, answer.warnings)
+    _save(lambda: plots.traffic(answer, question), output, theme, answer.warnings)
 
 
 def _as_certain(acceptance: Acceptance | None) -> Acceptance | None:

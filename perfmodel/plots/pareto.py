@@ -8,9 +8,19 @@ import numpy as np
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
-from perfmodel.answers.declaration import Question, arguments
 from perfmodel.errors import InputError
-from perfmodel.plots.layout import continued, label, legend_above, panels
+from perfmodel.plots.asked import asked
+from perfmodel.plots.layout import (
+    AXIS,
+    INCH,
+    SMALL,
+    WIDTH,
+    continued,
+    label,
+    legend_above,
+    panels,
+    width_of,
+)
 from perfmodel.plots.palette import colours
 from perfmodel.plots.theme import Axes, Figure, draft_in_title, styled, tokens
 
@@ -20,11 +30,11 @@ CHOSEN: dict[str, Any] = {
     "zorder": 4,
 }
 """The look of the choice, which is a star."""
-ABOVE: dict[str, Any] = {"xytext": (-5, 5), "ha": "right", "va": "bottom"}
-BELOW: dict[str, Any] = {"xytext": (5, -5), "ha": "left", "va": "top"}
+BESIDE = 5.0
+"""Distance of a label from its point, in points."""
+ABOVE: dict[str, Any] = {"xytext": (-BESIDE, BESIDE), "ha": "right", "va": "bottom"}
+BELOW: dict[str, Any] = {"xytext": (BESIDE, -BESIDE), "ha": "left", "va": "top"}
 """Positions of the label of a point: above the front with a draft, and below the front of the baseline."""
-LEFT = 0.2
-"""Share of the picture, at its left end, in which a label to the left of a point would touch the axis."""
 OF_PICTURE = ("model", "hardware", "context")
 """Arguments in the subtitle."""
 WORDS = {
@@ -41,6 +51,10 @@ GAINS = {
     "cost": "{:.2f}× the tokens per dollar of the best baseline",
 }
 """Objective -> the words for a gain."""
+HEIGHT = 3.3
+"""Height of the panel with its ticks, in inches."""
+PANEL = INCH * np.array([WIDTH, HEIGHT]) - AXIS
+"""About the width and the height of the axes, in points."""
 CLOSE = 0.05
 """Distance that a label needs from another line, as a share of the axis."""
 LETTER = 0.01
@@ -67,7 +81,7 @@ def pareto(advice: Advice) -> Figure:
     if not every:
         raise InputError(f"pareto: {advice.reason}")
     several = len({point.layout for point in every}) > 1
-    (axes,) = panels(height=3.3)
+    (axes,) = panels(height=HEIGHT)
     look = colours()
     of_baseline = {"color": look.bright[0], "marker": "s", "linestyle": "--"}
     of_draft = {"color": look.bright[5], "marker": "o", "linestyle": "-"}
@@ -90,16 +104,14 @@ def pareto(advice: Advice) -> Figure:
     axes.set(xlabel="time per output token of one sequence, ms")
     axes.set_title("throughput per device, tokens/s")
     axes.set(xlim=(0, 1.15 * axes.dataLim.x1), ylim=(0, 1.15 * axes.dataLim.y1))
-    edge = LEFT * axes.get_xlim()[1]
     _name(axes, named_below, several, BELOW, look.bright[0])
     for point in named_above:
-        beside = BELOW if _place(point)[0] < edge else ABOVE
+        beside = _clear_side(axes, point, _words(point, several), fronts.baseline)
         _name(axes, [point], several, beside, look.bright[5])
     legend_above(axes)
-    made = "none" if advice.calibration is None else advice.calibration.name
     query = advice.query
     about = f"{query.model} on {query.hardware}, context {tokens(query.context)}"
-    return label(axes, _claim(advice), about, f"predicted; {_asked(query)}; calibration {made}")
+    return label(axes, _claim(advice), about, _caption(advice))
 
 
 def _claim(advice: Advice) -> str:
@@ -117,6 +129,17 @@ def _claim(advice: Advice) -> str:
     if advice.verdict == "too_close_to_call":
         return f"Too close to call: {continued(name)} is predicted to give {times}"
     return f"{name} is predicted to give {times}"
+
+
+def _caption(advice: Advice) -> str:
+    """The caption: the interval of the gain in the title, the question and the calibration."""
+    parts = ["predicted"]
+    drafts = advice.chosen is not None and advice.chosen.draft is not None
+    interval = advice.robustness.gain_over_baseline_interval if drafts and advice.robustness else None
+    if interval is not None:
+        parts.append("90 % interval of the gain: {:.2f}× to {:.2f}×".format(*interval))
+    made = "none" if advice.calibration is None else advice.calibration.name
+    return "; ".join([*parts, asked(advice.query, WORDS, OF_PICTURE), f"calibration {made}"])
 
 
 def _line(
@@ -137,6 +160,20 @@ def _name(
     look: dict[str, Any] = {"color": color, "fontsize": 9, "bbox": paper, **beside}
     for point in points:
         axes.annotate(_words(point, several), _place(point), textcoords="offset points", **look)
+
+
+def _clear_side(axes: Axes, point: FrontPoint, words: str, other: Sequence[FrontPoint]) -> dict[str, Any]:
+    """The side of a point on which its label is farther from the other front, and does not touch the axis."""
+    per_unit = PANEL / np.array([axes.get_xlim()[1], axes.get_ylim()[1]])
+    at = _place(point) * per_unit
+    if at[0] < width_of(words) + 2 * BESIDE:
+        return BELOW
+    if not other:
+        return ABOVE
+    middle = np.array([-width_of(words), SMALL]) / 2 + np.array([-BESIDE, BESIDE])
+    line = _places(other) * per_unit
+    above, below = (np.hypot(*(line - at - offset).T).min() for offset in (middle, -middle))
+    return ABOVE if above >= below else BELOW
 
 
 def _words(point: FrontPoint, several: bool) -> str:
@@ -186,28 +223,3 @@ def _spread(front: Sequence[FrontPoint]) -> list[FrontPoint]:
     wanted = np.linspace(0.25, 1.0, NAMED) * rates[-1]
     nearest = {int(np.abs(rates - rate).argmin()) for rate in wanted}
     return [front[place] for place in sorted(nearest)]
-
-
-def _asked(question: Question) -> str:
-    """The arguments of a question that differ from their defaults and are not in the subtitle."""
-    declared = arguments(type(question))
-    stated = question.as_dict()
-    words = []
-    for name in stated:
-        value = getattr(question, name)
-        if name in OF_PICTURE or value == declared[name].fallback:
-            continue
-        plain = "" if value is True else f": {_plain(stated[name])}"
-        words.append(f"{WORDS.get(name, name.replace('_', ' '))}{plain}")
-    return "; ".join(words)
-
-
-def _plain(value: Any) -> str:
-    """A value without brackets and quotes."""
-    if isinstance(value, dict):
-        return ", ".join(f"{key} {each}" for key, each in value.items())
-    if isinstance(value, list):  # the ends of a range
-        return " to ".join(map(str, dict.fromkeys(value)))
-    if isinstance(value, tuple):
-        return ", ".join(map(str, value))
-    return str(value)

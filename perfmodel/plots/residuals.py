@@ -25,6 +25,9 @@ BAND = 0.1
 MAX_ERROR = 0.4
 """Largest relative error on the vertical axis. Larger errors are arrows at its end."""
 
+MOST_SOURCES = 3
+"""Largest number of sources that the caption names."""
+
 
 @styled
 def residuals(cells: Iterable[Any], *, note: str = "") -> Figure:
@@ -106,7 +109,21 @@ def _summary(shown: list[Any], note: str, arrows: bool) -> str:
     limits = f"the band is {100 * BAND:.0f} % to either side"
     if arrows:
         limits += ", an arrow lies beyond the panel"
-    parts = [limits, f"on {devices}", f"calibrations: {calibrations}"]
+    parts = [_sources(shown), limits, f"on {devices}", f"calibrations: {calibrations}"]
     if note:
         parts.insert(0, note)
     return "; ".join(parts)
+
+
+def _sources(shown: list[Any]) -> str:
+    """The stacks and sources of the measurements, with all tables of a paper in one list."""
+    places: dict[str, dict[str, None]] = {}
+    for stack, source in sorted({(c.point.stack, c.point.source) for c in shown}):
+        paper, separator, table = source.partition(", Table ")
+        places.setdefault(f"{stack}, {paper}", {}).update({table: None} if separator else {})
+    named = []
+    for paper, tables in places.items():
+        word = "Table" if len(tables) == 1 else "Tables"
+        named.append(f"{paper}, {word} {', '.join(tables)}" if tables else paper)
+    more = f"; and {len(named) - MOST_SOURCES} more" if len(named) > MOST_SOURCES else ""
+    return f"measurements: {'; '.join(named[:MOST_SOURCES])}{more}"

@@ -67,6 +67,8 @@ SPREAD = ((0, FASTER.index(3.0), len(FASTER)), (0.0, 0.85, 1.0))
 """Number of a band above break even -> its place in the colours. Most are for speedups up to three."""
 MAX_TICKS = 9
 """Largest number of ticks on the scale of colours."""
+INFLECTION = "above the inflection context, a larger batch does not reduce the speedup"
+"""The words of the caption for the dashed line."""
 EXTENDED = {
     (False, False): "neither",
     (True, False): "min",
@@ -128,10 +130,12 @@ def surface(
     inside = np.where(fits, drafting, np.minimum(drafting, levels[-1] * (1 - 1e-9)))
     filled = axes.contourf(contexts, batches, inside, levels, colors=filling, extend=extended)
     handles = _break_even(axes, batches, contexts, drafting)
+    explained = ""
     if gamma:
         inflection = inflection_context(scenario, gamma, batch_range)
         if _is_seen(inflection, batches, contexts, fits, batch_range):
             handles += _inflection(axes, inflection, batch, batch_range)
+            explained = f"; {INFLECTION}"
     handles += _memory(axes, batches, contexts, fits)
     if not gamma and drafting.min() < 1.0:
         handles.append(sign("do not speculate", color=colours().pale, linewidth=7.0))
@@ -148,7 +152,7 @@ def surface(
         axes,
         surface_claim(drafter(scenario), *_stated(scenario, batch, context, gammas, memory_fraction)),
         f"{subject(scenario, gamma)}{searched}",
-        f"{caption(scenario)}; memory: {share}{limits}",
+        f"{caption(scenario)}; memory: {share}{limits}{explained}",
         ideal=is_ideal(scenario),
     )
 

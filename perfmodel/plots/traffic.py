@@ -6,9 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from perfmodel.answers.load.traffic import Traffic
+from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
+from perfmodel.answers.question.rates import GIVEN
 from perfmodel.answers.text import devices
 from perfmodel.errors import InputError
+from perfmodel.plots.asked import asked
 from perfmodel.plots.layout import label, legend_above, panels, sign
 from perfmodel.plots.palette import colours
 from perfmodel.plots.theme import Axes, Figure, styled
@@ -21,14 +24,21 @@ SLO = (0, (5, 3))
 MARKED = 8
 """Number of markers on a line. They distinguish the lines without colours."""
 MILLISECONDS = 1e3
+WORDS = {"input_len": "prompt tokens", "output_len": "output tokens", "alpha": "acceptance α"}
+"""Argument -> its words in the caption. Other arguments have their own names."""
+ON_AXES = ("model", "hardware", "tp", "draft", "gamma", "request_rate", "slo")
+"""Arguments in the subtitle, in the legend or along the axis."""
 
 
 @styled
-def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
+def traffic(
+    answer: Traffic, question: TrafficQuery | None = None, *, slo: dict[str, float] | None = None
+) -> Figure:
     """Draws TTFT (above) and TPOT (below) over the loads of an answer. Means are solid lines, 99th
     percentiles dotted lines. Each draft length has its own colour and marker.
 
-    - slo: latency limits to draw, in milliseconds, as in the question.
+    - question: the question of the answer, whose settings are in the caption.
+    - slo: latency limits to draw, in milliseconds. None means those of the question.
 
     A hollow marker on the axis shows the saturation rate of a draft length. Its lines end there. Raises
     InputError for fewer than two loads.
@@ -55,6 +65,8 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
             for place in (above, below):
                 _end(place, rows[0].saturation_rate, style)
     limits = []
+    if slo is None and question is not None:
+        slo = question.slo
     for place, limit, title in (
         (above, "ttft", "time to the first token, ms"),
         (below, "tpot", "time per output token, ms"),
@@ -74,7 +86,9 @@ def traffic(answer: Traffic, *, slo: dict[str, float] | None = None) -> Figure:
     legend_above(above, [*above.get_legend_handles_labels()[0], *kinds, *ends])
     drafted = f"; draft {answer.draft}" if len(lengths) > 1 else ""
     about = f"{answer.model} on {devices(answer.hardware, answer.tp)}{drafted}"
-    return label(above, _claim(answer, "clients" if closed else "requests/s"), about, _caption(answer))
+    return label(
+        above, _claim(answer, "clients" if closed else "requests/s"), about, _caption(answer, question)
+    )
 
 
 def _claim(answer: Traffic, unit: str) -> str:
@@ -89,11 +103,18 @@ def _claim(answer: Traffic, unit: str) -> str:
             best = min(drafted, key=lambda row: row.tpot_s.mean)
             percent = 100 * (best.tpot_s.mean / baseline - 1)
             side = "shorter" if percent < 0 else "longer"
-            changes.append(f"{abs(percent):.0f} % {side} with {in_words(best.gamma)} at {load:.2g} {unit}")
+            changes.append(
+                f"{abs(percent):.0f} % {side} with {in_words(best.gamma)} at {_short(load)} {unit}"
+            )
     if changes:
         return f"TPOT is {', '.join(dict.fromkeys((changes[0], changes[-1])))}"
     means = [1e3 * row.tpot_s.mean for row in served]
     return f"TPOT is {min(means):.2g} to {max(means):.2g} ms" if means else "Every load saturates the server"
+
+
+def _short(load: float) -> str:
+    """A load for the title: a number of clients, or a request rate with two digits."""
+    return f"{load if load.is_integer() else float(f'{load:.2g}'):,g}"
 
 
 def _order(gamma: int | str) -> tuple[bool, int, str]:
@@ -160,9 +181,14 @@ def _minor(value: float, _: object) -> str:
     return _plain(value, _) if first in "25" else ""
 
 
-def _caption(answer: Traffic) -> str:
-    """The caption of the picture."""
-    lines = []
+def _caption(answer: Traffic, question: TrafficQuery | None) -> str:
+    """The caption: the settings of the question, how the rows were made, and the calibration."""
+    lines = ["predicted"]
+    if question is not None:
+        axis = () if question.opens else ("max_concurrency",)
+        lines.append(asked(question, WORDS, (*ON_AXES, *axis)))
+    if answer.acceptance_source != GIVEN:
+        lines.append(answer.acceptance_source)
     loads = {row.gamma: {_load(one) for one in answer.rows if one.gamma == row.gamma} for row in answer.rows}
     if len({frozenset(of_length) for of_length in loads.values()}) > 1:
         lines.append("each draft length at the loads where it is the best")

@@ -8,6 +8,7 @@ import pytest
 
 from perfmodel import plots
 from perfmodel.answers.question import Query, resolve
+from perfmodel.validate.accuracy.compare import compare
 from tests.plots.figures import ASK, legend_of, words_around
 
 ON_NODES: dict[str, Any] = {
@@ -103,3 +104,10 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     assert described(question) != described(replace(question, **{field: value}))
     if question.engine is None:
         assert described(question) == described(replace(question, calibration="a100-sxm-80gb.vllm"))
+
+
+def test_the_caption_of_errors_names_the_tables_of_the_measurements() -> None:
+    of_magicdec = words_around(plots.residuals(compare(["magicdec"])))
+    assert "measurements: magicdec, arXiv:2408.11049 camera-ready, Tables 3a, 3b, 3c, 6" in of_magicdec
+    other = words_around(plots.residuals(compare(["gptfast_decode"])))
+    assert "pytorch-labs/gpt-fast@32971d31 README" in other

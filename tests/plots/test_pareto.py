@@ -59,6 +59,10 @@ def test_the_title_states_the_gain_and_the_caption_has_no_flags() -> None:
     assert title_of(plots.pareto(advise(CHOICE))) == "The best configuration does not speculate"
     words = words_around(figure)
     assert "GPUs of a server: 1, 8; acceptance: self@streamingllm:512 0.95" in words
+    assert answer.robustness is not None
+    assert answer.robustness.gain_over_baseline_interval is not None
+    low, high = answer.robustness.gain_over_baseline_interval
+    assert f"90 % interval of the gain: {low:.2f}× to {high:.2f}×" in words
     assert "=" not in words
 
 

@@ -6,7 +6,7 @@ import pytest
 from perfmodel import plots
 from perfmodel.answers.question import resolve
 from perfmodel.speculation import capacity, context_lengths
-from tests.plots.figures import ASK, laid_out, legend_of
+from tests.plots.figures import ASK, laid_out, legend_of, words_around
 
 SCENARIO = resolve(ASK)
 
@@ -50,3 +50,11 @@ def test_a_measured_dot_outside_of_one_axis_is_left_out(batch: int, context: int
     surface = plots.surface(SCENARIO, gamma=2, points=9, measured=[(batch, context, 1.5)])
     dots = [line for line in surface.axes[0].lines if str(line.get_label()).startswith("measured")]
     assert bool(dots) is drawn
+
+
+@pytest.mark.parametrize(("longest", "drawn"), [(131072, True), (2048, False)])
+def test_the_caption_explains_the_inflection_context_where_it_is_drawn(longest: int, drawn: bool) -> None:
+    surface = plots.surface(SCENARIO, gamma=2, points=9, context=(1024, longest))
+    assert any(text.startswith("inflection context") for text in legend_of(surface.axes[0])) == drawn
+    explained = "above the inflection context, a larger batch does not reduce the speedup"
+    assert (explained in words_around(surface)) == drawn
