@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from perfmodel.answers.advice import load_search
 from perfmodel.answers.advice.load_order import safest_of_best, used
 from perfmodel.answers.advice.load_search import _is_beaten, _is_worth_a_replay, may_suffice
 from perfmodel.answers.load.closed_form_range import Doubt
@@ -75,3 +76,49 @@ def test_a_replay_may_find_enough_from_sixty_per_cent_on_and_none_below_half_a_p
 )
 def test_a_candidate_is_beaten_beyond_the_error_of_the_closed_form(estimate: dict, beaten: bool) -> None:
     assert _is_beaten(server(**estimate), server(), FREE) is beaten
+
+
+def replayed_of(monkeypatch, gpus: int | None, *servers: tuple[float, dict[str, Any]]) -> list[float]:
+    """The times of the servers that are replayed, in this order. Their names are their times by the closed
+    form.
+
+    - servers: this time, and what the replay finds otherwise; the servers have eight GPUs.
+    """
+    found = []
+    changes = dict(servers)
+
+    def replayed(question: Any, estimate: SimpleNamespace) -> SimpleNamespace | None:
+        found.append(estimate.request_s)
+        made = server(**{"request_s": estimate.request_s, "queues": False} | changes[estimate.request_s])
+        made.suffices = made.row.slo_share >= 0.9
+        return made
+
+    estimates = [server(request_s, doubts=(Doubt.BUNCHED,)) for request_s in changes]
+    for estimate in estimates:
+        estimate.pays = True
+    monkeypatch.setattr(load_search, "_estimates", lambda question, candidates, drafts: estimates)
+    monkeypatch.setattr(load_search, "replayed", replayed)
+    question: Any = SimpleNamespace(**vars(FREE), gpus=gpus)
+    load_search.served_by_all(question, None, drafts=False)
+    return found
+
+
+def test_servers_are_replayed_from_the_fastest_until_the_others_are_beaten(monkeypatch) -> None:
+    """The closed form may be off by three per cent."""
+    assert replayed_of(monkeypatch, 8, (1.04, {}), (1.0, {}), (1.02, {})) == [1.0, 1.02]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "first", "replayed"),
+    [
+        (8, {"queues": True}, [1.0]),
+        (None, {"queues": True}, [1.0, 1.5]),
+        (8, {"slo_share": 0.5}, [1.0, 1.5]),
+        (8, {"request_s": 1.6}, [1.0, 1.5]),
+    ],
+)
+def test_the_next_servers_are_replayed_if_the_first_do_not_suffice(
+    monkeypatch, gpus, first, replayed
+) -> None:
+    """Servers with a queue suffice only if the number of GPUs is given."""
+    assert replayed_of(monkeypatch, gpus, (1.0, first), (1.5, {})) == replayed

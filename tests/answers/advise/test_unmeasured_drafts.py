@@ -6,6 +6,9 @@ import pytest
 
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
+from perfmodel.answers.advice.margins import BreakEven
+from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from tests.answers.advise.questions import question_with
 
@@ -124,3 +127,51 @@ def test_a_cache_with_which_a_known_draft_fits_is_named_first() -> None:
     assert answer.run_first.startswith("Run the server with --kv-dtype fp8 and eagle3 first: it is ")
     assert " --kv-cache-dtype fp8 " in answer.first_line
     assert '"method": "eagle3"' in answer.first_line
+
+
+def gain(draft: str, low: float) -> TypicalGain:
+    """The gain of a draft with an acceptance from the low to the high end of what is typical."""
+    return TypicalGain(draft, (0.6, 0.8), (low, 2.0), "a command")
+
+
+@pytest.mark.parametrize(
+    ("path", "gains", "measured"),
+    [
+        (None, [("eagle3", 1.5), ("mtp", 1.2)], "mtp"),
+        ("/a/head", [("eagle3", 1.5), ("mtp", 1.2)], "eagle3"),
+        ("/a/head", [("eagle3", 1.09), ("mtp", 1.11)], "mtp"),
+        (None, [("mtp", 1.09)], None),
+        (None, [("eagle3", 1.5)], None),
+    ],
+)
+def test_the_draft_to_measure_is_the_first_that_a_line_starts_and_that_surely_gains(
+    path, gains, measured
+) -> None:
+    """The own layer of a model is in its checkpoint. Other heads need a path."""
+    query = AdviseQuery("qwen3-8b", "h100", draft="eagle3", draft_path=path)
+    found = draft_to_measure(query, tuple(gain(*each) for each in gains))
+    assert (found and found.draft) == measured
+
+
+@pytest.mark.parametrize(
+    ("named", "would_pay", "measured"),
+    [
+        (None, [("suffix", "full"), ("ngram", "full")], "ngram"),
+        (["suffix"], [("suffix", "full"), ("ngram", "full")], "suffix"),
+        (["suffix"], [("eagle3", "full"), ("suffix", "quest:512"), ("ngram", "full")], "ngram"),
+        (["suffix"], [("eagle3", "full")], None),
+    ],
+)
+def test_without_a_typical_draft_the_one_to_measure_has_no_weights_or_is_named(
+    named, would_pay, measured
+) -> None:
+    query = AdviseQuery("qwen3-8b", "h100", draft=named)
+    even = tuple(BreakEven(draft, kv, 1, 3, 8, 0.5) for draft, kv in would_pay)
+    found = named_to_measure(query, even)
+    assert (found and found.draft) == measured
+
+
+def test_a_gain_of_a_part_of_the_time_is_that_of_amdahl_s_law() -> None:
+    """Half of the time twice as fast is 1 / (1/2 + 1/4)."""
+    assert gain("mtp", 1.5).within(0.5).speedups == pytest.approx((1 / (0.5 + 0.5 / 1.5), 4 / 3))
+    assert gain("mtp", 1.5).within(1.0).speedups == (1.5, 2.0)
