@@ -167,7 +167,7 @@ def _code(text: str) -> str:
 def _contract(printed: Callable[[list[str]], str]) -> str:
     return (
         "## The answer of `perfmodel whatif --json`\n\n"
-        "Later versions can add fields, but never rename one. `schema_version` is 2 in the JSON of "
+        "Later versions may add fields, but never rename any. `schema_version` is 2 in the JSON of "
         "every verb. In Python, `as_dict()` of an answer gives the same fields.\n\nTimes (`_s`) "
         "are seconds per pass of the whole tensor-parallel group. Bytes are per device; the throughput is "
         "that of the group. "

@@ -22,8 +22,7 @@ Output = Annotated[
 @command(example=f"{LLAMA} --output map.html")
 @takes(Exploration)
 def app(question: Exploration, output: Output = Path("explore.html")) -> None:
-    """Write a web page that shows the speedup over batch and context, and the components of the time of each
-    pass.
+    """Write a web page that shows the speedup over batch and context, and what each pass spends its time on.
 
     One HTML file covers every combination of --model, --hardware, --tp and --draft-kv. The page works
     offline, and has sliders for acceptance and draft length. --batch and --context take lists and ranges,

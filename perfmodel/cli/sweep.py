@@ -22,7 +22,8 @@ Overwrite = Annotated[bool, Argument("Replace the output file if it exists.", gr
 @command(example=f"{LLAMA} --batch 1..256x2 --context 4k..128kx2 --alpha 0.8 --output grid.csv")
 @takes(Grid)
 def app(grid: Grid, output: Output = Path("sweep.csv"), overwrite: Overwrite = False) -> None:
-    """Answer every combination of the listed values and write the answers to a file. Memory use is constant.
+    """Answer every combination of the listed values as `whatif` does, and write the answers to a file. Memory
+    use is constant.
 
     --model, --hardware, --tp, --draft-kv, --alpha, --batch, --context and --gamma take lists. Counts also
     take ranges: 1..16, 1000..64000+1000, 1..256x2. An interrupted sweep leaves no file.

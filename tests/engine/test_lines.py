@@ -97,4 +97,4 @@ def test_points_held_out_are_as_close_as_the_summary_says() -> None:
     stated = json.loads((out / "summary.json").read_text())["errors"]
     assert by_kind == {kind: pytest.approx(off, abs=0.002) for kind, off in stated.items()}
     assert all(off[figure] < WANTED for off in by_kind.values() for figure in ("tpot", "speedup"))
-    assert "base: ideal, one row apart, closest to rows held out (others: ideal 10.5%)" in text
+    assert "base: ideal with one-row GEMMs, with the smallest held-out error (others: ideal 10.5%)" in text

@@ -24,7 +24,7 @@ class EngineQuestion(Question):
     source: Annotated[
         tuple[str, ...],
         Argument(
-            "Benchmark file, log or page in any known format; - reads standard input. May be repeated.",
+            "Benchmark file, log or metrics page in any known format; - is standard input. May be repeated.",
             "FILE|-[,batch=N,input=N,output=N,gamma=N,accepted=X]",
             flag="--from",
         ),

@@ -54,7 +54,7 @@ def _remarks(calibrated: EngineCalibration) -> list[str]:
     lines = [f"fitted: {', '.join(values) or 'nothing: the rows do not say more than the base'}"]
     if all(t.gamma for t in calibrated.rows.timings):
         lines.append(
-            "no baseline step among these rows: a weak prior alone tells it apart from what drafting costs"
+            "no baseline step among these rows: only a weak prior separates it from the cost of drafting"
         )
     if calibrated.fitted.pinned:
         lines.append(
@@ -63,7 +63,7 @@ def _remarks(calibrated: EngineCalibration) -> list[str]:
     base = f"base: {calibrated.base}"
     others = [f"{name} {off:.1%}" for name, off in calibrated.tried.items() if name != calibrated.base]
     if others:
-        base += f", closest to rows held out (others: {', '.join(others)})"
+        base += f", with the smallest held-out error (others: {', '.join(others)})"
     return [*lines, base]
 
 

@@ -105,8 +105,8 @@ def rows_apart(base: Calibration) -> Calibration:
     kernels, and the times of loading and computing are added.
     """
     one = Constant(value=1.0, source="where a fit starts")
-    fields = {"name": f"{base.name}, one row apart", "kind": "literature", ROW: one, "gemm_blend_power": one}
-    return base.replace(**fields)
+    name = f"{base.name} with one-row GEMMs"
+    return base.replace(**{"name": name, "kind": "literature", ROW: one, "gemm_blend_power": one})
 
 
 def _search(name: str, base: Calibration, timings: Sequence[Timing], layers: int) -> Parameter:
