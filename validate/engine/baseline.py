@@ -12,7 +12,7 @@ from perfmodel.validate.engine.acceptance.vllm import served_contexts
 from perfmodel.validate.engine.compared import predicted_prompt_token_s
 from perfmodel.validate.engine.expectation import Expectation
 from perfmodel.validate.engine.health import Health, health
-from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.logged_load import LoggedLoad
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.running_requests import GAUGES, of_all_ranks, running
 

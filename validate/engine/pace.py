@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from perfmodel.validate.engine.acceptance.prometheus import total
-from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.logged_load import LoggedLoad
 from perfmodel.validate.engine.pastes.llama_server_log import logged
 
 _TPOT = "vllm:request_time_per_output_token_seconds"

@@ -4,7 +4,7 @@ import re
 
 from perfmodel.answers.question import Query
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
-from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.logged_load import LoggedLoad
 
 _RANK = re.compile(r"Engine \d{3}: Avg|\bDP\d+\b.*Decode batch")
 """A line about the load of one data-parallel rank in a log of vLLM or SGLang."""

@@ -102,46 +102,70 @@ class WeightedErrors(NamedTuple):
 
 
 def _weighted(by_class: ByClass, name: str, device: str, without: str) -> WeightedErrors:
-    """The errors of all sources except `without`, with their weights for the class `name` on `device`."""
-    relative = []
-    cells = []
-    sources: list[Hashable] = []
-    series: list[Hashable] = []
-    class_weights = []
-    device_weights = []
+    """The errors of all sources except `without`, with their weights for the class `name` on `device`. A
+    weight is the product of three weights: of the independent rows of the source (`_independent`), of the
+    class (`BORROWED`) and of the device (`OTHER_DEVICES`).
+    """
+    rows = _rows(by_class, without)
+    errors = np.array([row.error.relative for row in rows])
+    of_classes = [1.0 if row.class_name == name else BORROWED for row in rows]
+    of_devices = [1.0 if not device or row.cell == (name, device) else OTHER_DEVICES for row in rows]
+    weights = _independent(errors, rows) * np.array(of_classes) * np.array(of_devices)
+    return WeightedErrors(errors, weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One error, with its class of questions.
+
+    - number: its number among the rows. A row without a series is a series of its own.
+    """
+
+    number: int
+    class_name: str
+    error: LeftOutError
+
+    @property
+    def cell(self) -> tuple[str, str]:
+        """The class of questions and the class of devices."""
+        return self.class_name, self.error.device
+
+    @property
+    def source(self) -> Hashable:
+        """The source in this cell."""
+        return self.cell, self.error.source
+
+    @property
+    def series(self) -> Hashable:
+        """The series in this source."""
+        series = self.number if self.error.series is None else self.error.series
+        return self.source, series
+
+
+def _rows(by_class: ByClass, without: str) -> list[_Row]:
+    """The errors of all classes that count, except those of the source `without`."""
+    rows: list[_Row] = []
     for class_name, errors in by_class.items():
-        for e in errors:
-            if not e.counts or alike(e.source, without):
-                continue
-            cell = (class_name, e.device)
-            is_near = not device or cell == (name, device)
-            class_weights.append(1.0 if class_name == name else BORROWED)
-            device_weights.append(1.0 if is_near else OTHER_DEVICES)
-            relative.append(e.relative)
-            cells.append("/".join(cell))
-            sources.append((cell, e.source))
-            row = len(relative) if e.series is None else e.series
-            series.append((cell, e.source, row))
-    off = np.array(relative)
-    independent = _independent(off, cells, sources, series)
-    weights = independent * np.array(class_weights) * np.array(device_weights)
-    return WeightedErrors(off, weights)
+        for error in errors:
+            if error.counts and not alike(error.source, without):
+                rows.append(_Row(len(rows) + 1, class_name, error))
+    return rows
 
 
-def _independent(
-    off: Array, cells: Sequence[str], sources: Sequence[Hashable], series: Sequence[Hashable]
-) -> Array:
+def _independent(errors: Array, rows: Sequence[_Row]) -> Array:
     """The weights with which a source counts as its effective number of independent rows. This number follows
     from the common error of the source or from the common errors of its series, whichever gives fewer rows.
 
-    - cells, sources, series: the class of questions and of devices, the source and the series of each row.
+    - errors: the relative error of each row.
     """
-    of_sources = HeldOutErrors(off, cells, sources).weights("", borrowed=1.0)
-    of_series = HeldOutErrors(off, cells, series).weights("", borrowed=1.0)
-    weights = np.empty(len(off))
-    for index in grouped(range(len(off)), lambda i: sources[i]).values():
-        fewer = min(of_sources[index], of_series[index], key=np.sum)
-        weights[index] = fewer
+    cells = ["/".join(row.cell) for row in rows]
+    sources = [row.source for row in rows]
+    series = [row.series for row in rows]
+    of_sources = HeldOutErrors(errors, cells, sources).weights("", borrowed=1.0)
+    of_series = HeldOutErrors(errors, cells, series).weights("", borrowed=1.0)
+    weights = np.empty(len(rows))
+    for index in grouped(range(len(rows)), sources.__getitem__).values():
+        weights[index] = min(of_sources[index], of_series[index], key=np.sum)
     return weights
 
 

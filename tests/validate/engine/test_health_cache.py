@@ -6,7 +6,7 @@ import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.cli import run
-from perfmodel.validate.engine.load_lines import LoggedLoad
+from perfmodel.validate.engine.logged_load import LoggedLoad
 from tests.validate.engine.health_logs import (
     ASK,
     plain_log,

@@ -3,9 +3,9 @@
 import pytest
 
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
-from perfmodel.validate.engine.load_lines import LoggedLoad
 from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.logged_config import LoggedConfig
+from perfmodel.validate.engine.logged_load import LoggedLoad
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.serve_command import question_of
 from perfmodel.validate.engine.text import plain
