@@ -61,27 +61,50 @@ def at_any_time(
     """The delays of a request that arrives at a random time, as in a Poisson process. The request waits for
     the rest of the running pass. A longer pass is proportionally more likely to be the running one.
 
+    - batch: numbers n of decoding requests, ``[n]``.
+    - rate: requests per second, ``[load]``.
     - burst: variance of the number of arrivals, divided by the variance for Poisson arrivals.
+    - seen: probability that the request meets n decoding requests, ``[load, n]``.
+    - per_pass: number of prompts that fit in a pass, ``[n]`` or ``[load, n]``. The delays lie between those
+      of a queue that serves prompts one by one (1 prompt) and those of gated service (many prompts).
     """
     rate = np.asarray(rate, float)[:, None]
-    decode, prompt = _passes(steps, batch)
-    load = np.clip(rate * prompt, 0.0, FULL)
-    pass_s = decode / (1.0 - load)
-    square = prompt**2 * (1.0 + steps.prompt_cv(lengths) ** 2)
-    variance = burst * square * rate * pass_s / (1.0 - load**2)
-    zeros = np.zeros_like(variance)
-    met = pass_s + np.divide(variance, pass_s, out=zeros, where=pass_s > 0)
-    together = np.where(batch > 0, load * met, rate * prompt * steps.running_s[0]) * burst
-    # the time of a prompt, with its share of the decoding passes that read it
-    service = prompt + _passes(steps, np.maximum(batch, 1.0)).decode / per_pass
-    busy = np.clip(np.sum(seen * rate * service, 1, keepdims=True), NEGLIGIBLE, FULL)
-    service_cv = steps.prompt_cv(lengths) * prompt / service
-    queue = burst * service * (1.0 + service_cv**2) / (2.0 * (1.0 - busy))
-    alone = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
+    passes = _passes(steps, batch)
+    prompt_load = np.clip(rate * passes.prompt, 0.0, FULL)
+    pass_s = passes.decode / (1.0 - prompt_load)
+    met_s = _met_pass_s(passes.prompt, steps.prompt_cv(lengths), rate, burst, prompt_load, pass_s)
+    without_decoding = rate * passes.prompt * steps.running_s[0]
+    gated_s = np.where(batch > 0, prompt_load * met_s, without_decoding) * burst
+    service_s = _service_s(steps, passes.prompt, batch, per_pass)
+    busy = np.clip(np.sum(seen * rate * service_s, 1, keepdims=True), NEGLIGIBLE, FULL)
+    service_cv = steps.prompt_cv(lengths) * passes.prompt / service_s
+    queue_s = burst * service_s * (1.0 + service_cv**2) / (2.0 * (1.0 - busy))  # Pollaczek-Khinchine
+    one_by_one = 1.0 / np.maximum(per_pass, 1.0)  # 1: one by one, 0: all at once
     # one by one: the prompt in the running pass belongs to the queue, so only its decoding is waited for
-    wait = uniform(decode).times(alone) + uniform(met).times(1.0 - alone)
-    queueing = alone * queue + (1.0 - alone) * together / busy
-    return Meeting(wait, sometimes(busy, queueing), pass_s)
+    wait = uniform(passes.decode).times(one_by_one) + uniform(met_s).times(1.0 - one_by_one)
+    others_s = one_by_one * queue_s + (1.0 - one_by_one) * gated_s / busy
+    return Meeting(wait, sometimes(busy, others_s), pass_s)
+
+
+def _met_pass_s(
+    prompt_s: Array, prompt_cv: Array | float, rate: Array, burst: float, prompt_load: Array, pass_s: Array
+) -> Array:
+    """Mean seconds of the pass that an arriving request meets: the mean square of the durations of passes
+    over their mean. A pass reads the prompts that arrived during the previous pass (gated service), and their
+    number makes its duration vary.
+
+    - prompt_cv: standard deviation of a prompt's seconds over their mean.
+    - prompt_load: share of the time in which prompts are read.
+    - pass_s: mean seconds of a pass.
+    """
+    square = prompt_s**2 * (1.0 + prompt_cv**2)
+    variance = burst * square * rate * pass_s / (1.0 - prompt_load**2)
+    return pass_s + np.divide(variance, pass_s, out=np.zeros_like(variance), where=pass_s > 0)
+
+
+def _service_s(steps: StepTimes, prompt_s: Array, batch: Array, per_pass: Array) -> Array:
+    """Seconds that the server spends on a prompt, with its share of the decoding passes that read it."""
+    return prompt_s + _passes(steps, np.maximum(batch, 1.0)).decode / per_pass
 
 
 def as_passes_end(steps: StepTimes, batch: Array, ends: Array, per_pass: Array, idle: Array) -> Meeting:

@@ -105,17 +105,12 @@ class TwoLevelDrafter:
             passes.collected.zero_()
         self.middle.view.begin()
         ahead = self._ahead(state)
-        rows = torch.arange(len(ahead.length), device=ahead.length.device)[:, None]
-        slots = self.gamma + self.small.gamma + 1
         probs: Tensor | None = None
         for _ in range(self.enough):
-            first = self.middle.collected.clone()
-            middle_probs = self._round(ahead)
-            if middle_probs is not None:
-                if probs is None:
-                    probs = middle_probs.new_zeros(len(rows), slots, middle_probs.shape[2])
-                places = self.middle.runner.cache.positions(first, middle_probs.shape[1])
-                probs[rows, places] = middle_probs
+            collected = self.middle.collected.clone()
+            of_round = self._round(ahead)
+            if of_round is not None:
+                probs = self._appended(probs, of_round, collected)
             self.drafted.copy_(ahead.length - state.length)
             ahead.finished.logical_or_(self.drafted >= self.enough)
             if bool(ahead.finished.all()):
@@ -125,6 +120,21 @@ class TwoLevelDrafter:
         positions = state.length[:, None] + torch.arange(longest, device=state.length.device)
         drafted_probs = None if probs is None else probs[:, :longest]
         return DraftedTokens(ahead.tokens.gather(1, positions), drafted_probs)
+
+    def _appended(self, probs: Tensor | None, of_round: Tensor, collected: Tensor) -> Tensor:
+        """The distributions of an inner round after those of earlier rounds.
+
+        - probs [batch, slots, vocab]: the distributions of earlier rounds, changed in place; None before the
+          first round. There is room for a round after the longest draft, as in `_ahead`.
+        - of_round [batch, gamma_1 + 1, vocab]: the middle's distributions.
+        - collected [batch]: the number of tokens that each sequence had collected before the round.
+        """
+        batch, tokens, vocab = of_round.shape
+        if probs is None:
+            probs = of_round.new_zeros(batch, self.gamma + tokens, vocab)
+        rows = torch.arange(batch, device=of_round.device)[:, None]
+        probs[rows, self.middle.runner.cache.positions(collected, tokens)] = of_round
+        return probs
 
     def _ahead(self, state: State) -> State:
         """A copy of the state, which inner rounds extend. It has no limit, and a sequence is finished when it

@@ -45,6 +45,8 @@ def test_an_idle_line_separates_two_loads() -> None:
     assert apart.partly_idle
     assert len(apart.lines) == 3
     assert LoggedLoad.of(IDLE) is None
+    ended = vllm_line(30, running=0)
+    assert load_of(first + ended + second).tpot_s == load_of(first + IDLE + second).tpot_s
 
 
 def test_the_context_of_vllm_is_the_used_part_of_its_cache_over_the_requests() -> None:

@@ -75,6 +75,14 @@ def test_five_sources_on_another_device_count_as_much_as_one_on_the_device(other
     assert within({"own": errors}, "own", "hopper") == width
 
 
+@pytest.mark.parametrize(("others", "width"), [(199, 0.1), (201, 0.5)])
+def test_another_class_on_the_same_device_counts_as_another_class_elsewhere(
+    others: int, width: float
+) -> None:
+    by_class = {"own": sources("s", 36, 0.1, "hopper"), "other": sources("t", others, 0.5, "hopper")}
+    assert within(by_class, "own", "hopper") == width
+
+
 def test_a_class_of_devices_has_its_own_width_and_hears_the_others() -> None:
     """Five sources on another device count as much as one on the device itself; an unknown device has all."""
     sure = sources("s", 20, 0.1, "hopper")
