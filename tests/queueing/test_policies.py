@@ -11,7 +11,7 @@ import perfmodel as pm
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.queueing.load import Lengths, Limits, Load
-from perfmodel.queueing.policies import Replica, policies
+from perfmodel.queueing.policies import Replica, confidence, policies
 from perfmodel.queueing.policies.confidence import expected
 from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
@@ -122,3 +122,13 @@ def test_clients_around_the_last_step_are_served_as_by_the_replay(clients) -> No
 
 def test_the_profiled_table_is_one_of_prompts_of_8k() -> None:
     assert policies()["profiled"].help.endswith("for 8K prompts")
+
+
+def test_the_confidence_budget_drafts_the_number_with_the_lowest_tpot_over_all_loads(monkeypatch) -> None:
+    """By the geometric mean, in which half the time at one load outweighs 1.9 times the time at another."""
+    tpot_s = {"short": [1.0, 1.0], "long": [0.5, 1.9], "longest": [0.5, 2.1]}
+    made = [SimpleNamespace(steps=name) for name in tpot_s]
+    monkeypatch.setattr(confidence, "mean_tpot_s", lambda steps, load, limits: np.array(tpot_s[steps]))
+    monkeypatch.setattr(confidence.Confidence, "_candidates", lambda self, replica: iter(made))
+    (choice,) = confidence.Confidence().choices(SimpleNamespace(load=None, limits=None))
+    assert choice.steps == "long"
