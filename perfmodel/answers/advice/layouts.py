@@ -110,14 +110,6 @@ class Layout:
         devices = self.server_gpus * self.in_turn
         return Simplicity(devices, self.server_gpus, mixed, self.dp, self.ep != usual_ep)
 
-    def is_usual(self, node: int) -> bool:
-        """Whether the layout is common for servers. In a common layout, a server runs within one node of
-        `node` GPUs or on whole nodes. Attention is tensor-parallel, or each GPU is an attention group.
-        """
-        size = self.server_gpus
-        whole_nodes = size <= node or size % node == 0
-        return whole_nodes and self.dp in (1, size)
-
     def divides_experts_beyond(self, node: int) -> bool:
         """Whether a server on several nodes of `node` GPUs has data-parallel attention but not full expert
         parallelism. Every layer would then gather all tokens over the network. No such deployment is known.

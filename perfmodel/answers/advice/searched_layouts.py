@@ -22,8 +22,7 @@ def searched_layouts(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list
     """The layouts to search. If the question states a number of devices, all layouts of these devices are
     searched. Otherwise, one server of each size is searched for a load, and one server of each stated size
     without a load. Over PCIe, attention groups and expert groups are only searched if the question names
-    them. For a load on more than `MOST_IN_SERVER` devices, only usual layouts are searched. In llama.cpp, the
-    layers of a server may be divided among devices that run one after another.
+    them. In llama.cpp, the layers of a server may be divided among devices that run one after another.
     """
     layouts = [layout.split(query.layer_split) for layout in _unsplit(query, model, gpu)]
     if not _divides_layers(query):
@@ -48,8 +47,7 @@ def over_nodes(query: AdviseQuery) -> list[Layout]:
     ):
         return []
     layouts = [each for nodes in NODES for each in of_gpus(nodes * node, named.target)]
-    whole = [each for each in layouts if each.replicas == 1 and each.is_usual(node)]
-    return [each for each in whole if not each.divides_experts_beyond(node)]
+    return [each for each in layouts if each.replicas == 1 and not each.divides_experts_beyond(node)]
 
 
 def may_have_groups(query: AdviseQuery) -> bool:
@@ -84,10 +82,7 @@ def _unsplit(query: AdviseQuery, model: ModelSpec, gpu: GPUSpec) -> list[Layout]
         if query.dp or query.ep:
             return layouts
         node = devices_of_node(gpu) or query.gpus
-        layouts = [layout for layout in layouts if not layout.divides_experts_beyond(node)]
-        if not query.searches_pools:
-            return layouts
-        return [layout for layout in layouts if layout.is_usual(node)]
+        return [layout for layout in layouts if not layout.divides_experts_beyond(node)]
     if query.has_load:
         return _asked(query, servers_up_to(MOST_IN_SERVER, model, linked))
     return [

@@ -143,7 +143,7 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
         return
     parts = groups * layout.stages
     each = math.ceil(batch / parts)
-    if parts > 1:
+    if parts > 1 and batch > 1:
         yield f"batch {batch:.0f} counts the sequences of all {parts} ranks: {each} on the fullest"
     if question.nodes is None and fabric.nodes > 1:
         gpu = scenario.machine.gpu.name

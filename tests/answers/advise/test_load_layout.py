@@ -48,6 +48,26 @@ def test_no_layout_asked_by_itself_ends_requests_sooner_than_the_choice(seed: in
             assert request_s(found.chosen) <= most * request_s(alone)
 
 
+@pytest.mark.parametrize(
+    ("place", "load"),
+    [
+        (("kimi-k2", "16xh200"), {"clients": 256, "input_len": 2048, "output_len": 1024}),
+        (("deepseek-v3", "16xh100"), {"request_rate": 4, "input_len": 2048, "output_len": 1024}),
+    ],
+)
+def test_over_nodes_no_layout_of_the_same_devices_beats_the_choice(
+    place: tuple[str, str], load: dict[str, float]
+) -> None:
+    """Several attention groups of several devices each are searched like the other layouts."""
+    choice = advise(*place, **load).chosen
+    assert choice.gpus == 16
+    for dp in (1, 2, 4, 8, 16):
+        alone = advise(*place, **load, tp=(16,), dp=(dp,)).chosen
+        if alone is not None:
+            times = (p.ttft_s + load["output_len"] * p.tpot_s for p in (choice, alone))
+            assert next(times) <= 1.03 * next(times), alone.layout
+
+
 def test_servers_with_a_shorter_draft_are_compared_by_what_they_may_have_given_up() -> None:
     """A request of 10 s may take 9.9 s with the fastest draft beyond the contexts of its acceptance."""
     tokens = {"input_len": 30_000, "output_len": 500}
