@@ -5,6 +5,7 @@ import math
 import pytest
 
 from perfmodel.answers.load.load_verdict import verdict_of
+from perfmodel.answers.load.prefix_verdict import PrefixChange, _net, _order
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 
@@ -127,3 +128,32 @@ def test_a_server_without_room_and_an_unknown_acceptance_say_so() -> None:
     undecided = verdict_of(question(), (row(0, 0.03, replicas=2),), known=False).reason
     assert "no acceptance is known" in undecided
     assert undecided.endswith(", 2 replicas")
+
+
+SATURATED = {"saturation_rate": 0.9, "e2e_s": None}
+
+
+@pytest.mark.parametrize(
+    ("baseline", "drafting", "net_s", "pays"),
+    [
+        (row(0, 0.03), row(2, 0.02), 1.0, True),
+        (row(0, 0.02), row(2, 0.03), -1.0, False),
+        (row(0, 0.03, **SATURATED), row(2, 0.05), None, True),
+        (row(0, 0.03), row(2, 0.02, **SATURATED), None, False),
+        (row(0, 0.03, requests_per_s=0.8, **SATURATED), row(2, 0.05, **SATURATED), None, True),
+        (row(0, 0.03, **SATURATED), row(2, 0.02, requests_per_s=0.8, **SATURATED), None, False),
+    ],
+)
+def test_a_draft_beside_a_prefix_cache_pays_if_requests_end_earlier_or_more_are_served(
+    baseline: TrafficRow, drafting: TrafficRow, net_s: float | None, pays: bool
+) -> None:
+    """A request takes 100 tokens' time. A saturated server has no such time."""
+    assert _net(baseline, drafting) == (net_s if net_s is None else pytest.approx(net_s), pays)
+
+
+def test_changes_of_a_draft_beside_a_prefix_cache_are_listed_with_the_best_first() -> None:
+    """An unknown gain of a server that then carries the load is the largest."""
+    found = [("loses", -1.0, False), ("saves", 0.5, True), ("saves more", 0.9, True), ("carries", None, True)]
+    changes = [PrefixChange(name, 0.5, net_s, pays) for name, net_s, pays in found]
+    listed = [each.change for each in sorted(changes, key=_order)]
+    assert listed == ["carries", "saves more", "saves", "loses"]
