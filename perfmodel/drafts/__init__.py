@@ -18,7 +18,7 @@ from perfmodel.plugins import class_in, names_in, options_of
 from perfmodel.reading import is_folder
 from perfmodel.specs import ModelSpec, Precision, Weights, load_model, weight_format
 from perfmodel.specs.acceptance.acceptance_library import head_kind
-from perfmodel.specs.boundary.files import looks_like_path
+from perfmodel.specs.boundary.files import looks_like_path, refuse_missing
 from perfmodel.specs.boundary.unlisted import refuse_unlisted, unlisted_names
 from perfmodel.specs.models.published_heads import published_head
 
@@ -134,6 +134,7 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
         if not rest:
             raise refuse("--draft", None, f"{kind.kind}:MODEL, the name or path of the drafter", name)
         return kind, load_model(rest, "--draft"), {}
+    refuse_missing(rest, "--draft")
     is_eagle3 = spelled(typed) == "eagle3"
     return _drafter_of_target(kind, is_eagle3, rest if colon else None, target)
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import convert
 
 from perfmodel.errors import InputError, about_file, one_line, shortened, unknown_name
-from perfmodel.reading import data_folder, is_folder, read_text
+from perfmodel.reading import data_folder, exists, is_folder, read_text
 from perfmodel.specs.boundary.strict_yaml import read_yaml
 
 MAX_FILE_BYTES = 4 * 2**20
@@ -150,6 +150,14 @@ def newest(path: Path, pattern: str) -> Path:
 def looks_like_path(name: str) -> bool:
     """Whether a name looks like the path of a file, and not like a bundled name."""
     return "/" in name or "\\" in name or name.endswith(SUFFIXES)
+
+
+def refuse_missing(name: str, flag: str) -> None:
+    """Raises InputError for the path of a file or folder that does not exist. A name with one slash can also
+    be an id of Hugging Face, and is no path.
+    """
+    if name.startswith(("./", "../", "/", "~")) and not exists(name):
+        raise InputError(f"{flag}: there is no file or folder {shortened(name)!r}")
 
 
 def spelling(name: str) -> str:

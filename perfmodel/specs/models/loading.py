@@ -36,7 +36,7 @@ def load_model(name: str, flag: str = "--model") -> ModelSpec:
         return read_model(path / "config.json")
     if name.endswith(files.SUFFIXES) or (files.looks_like_path(name) and is_file(name)):
         return read_model(path)
-    return _named(name, flag)
+    return _named(name.rstrip("/"), flag)
 
 
 @cache
@@ -75,12 +75,13 @@ def named_format(name: str) -> str | None:
 
 
 def _bundled_name(name: str, flag: str) -> str:
-    """The name of the bundled file that a name means. Raises InputError for an unknown name. If a similar
-    model is known but not modelled, the message says this.
+    """The name of the bundled file that a name means. Raises InputError for an unknown name. If the name is
+    the path of no file, or if a similar model is known but not modelled, the message says this.
     """
     try:
         return files.bundled_name("models", "model", name, flag, aliases)
     except InputError:
+        files.refuse_missing(name, flag)
         from perfmodel.specs.boundary.unlisted import (  # imported late, for refusals only
             refuse_unlisted,
             unlisted_names,
