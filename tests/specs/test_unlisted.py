@@ -59,3 +59,10 @@ def test_a_name_that_nobody_knows_has_the_alike_ones_and_the_way_to_a_file() -> 
 def test_a_draft_that_is_not_modelled_is_known_with_its_owner(name: str) -> None:
     with pytest.raises(InputError, match=r"is not modelled: its head has another shape .* draft eagle"):
         pm.whatif("llama-3.1-8b", "h100", batch=1, context=4096, draft=name)
+
+
+@pytest.mark.parametrize("draft", ["./mine", "../mine/", "/models/mine", "eagle3:./mine"])
+def test_a_path_that_does_not_exist_is_named(draft: str) -> None:
+    path = draft.removeprefix("eagle3:").rstrip("/")
+    with pytest.raises(InputError, match=f"^draft: there is no file or folder '{path}'$"):
+        pm.whatif(model="llama-3.1-8b", hardware="h100", batch=1, context=1024, draft=draft)

@@ -118,7 +118,7 @@ def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict, margin_byt
 
     - margin_bytes: memory that the engine can be started without (`Account.margin_bytes`).
     """
-    if not room.max_batch and room.missing_bytes <= margin_bytes:
+    if not room.max_batch and 0.0 < room.missing_bytes <= margin_bytes:
         fits = (
             f"fits only if {room.missing_bytes / 1e9:.1f} GB of the {margin_bytes / 1e9:.1f} GB that the "
             "engine leaves free are used, as with -ngl 999"

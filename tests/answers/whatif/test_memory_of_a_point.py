@@ -186,3 +186,12 @@ def test_an_engine_whose_rule_was_not_read_has_both_bounds() -> None:
     words = f"with one state per request {one.memory.max_batch} run at once (--state-rollback replay)"
     assert any(words in warning for warning in kept.warnings)
     assert kept.headline().startswith(f"{kept.memory.max_batch} to 20 of 20 requests run at once")
+
+
+def test_a_part_of_the_memory_that_is_too_small_is_no_negative_shortfall() -> None:
+    """SGLang keeps the recurrent states of Qwen3.5 in a part of its own; the rest of the memory has room."""
+    question = {"model": "qwen3.5-27b", "hardware": "h100", "engine": "sglang", "draft": "mtp", "gamma": 2}
+    answer = whatif(**question, batch=1, context=92_000, alpha=0.7)
+    assert answer.verdict == "does_not_fit"
+    assert answer.memory.missing_bytes < 0
+    assert answer.reason.startswith("not one sequence fits (with more memory it would likely pay)")
