@@ -8,7 +8,7 @@ import pytest
 from perfmodel.answers.advice import eased_limit
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.eased_limit import _rounded_up
-from perfmodel.answers.advice.load_reasons import _near_tie
+from perfmodel.answers.advice.load_reasons import _near_tie, _tie_text, load_text
 from perfmodel.answers.advice.nearest import _limit
 from perfmodel.answers.advice.servers_needed import queues
 from tests.commands import read, run
@@ -43,6 +43,66 @@ def test_a_draft_that_saves_half_to_two_and_a_half_per_cent_is_a_near_tie(reques
         return SimpleNamespace(candidate=SimpleNamespace(layout=layout), request_s=seconds)
 
     assert _near_tie(LIMITED, served(1.0, 8), served(request_s, gpus)) == said
+
+
+def of_eight(request_s: float, **changes: Any) -> SimpleNamespace:
+    """Servers on eight GPUs that serve a load, with half of the limits used."""
+    row = {"gamma": changes.pop("gamma", 0), "slo_share": 1.0}
+    tpot_s = changes.pop("tpot_s", 0.015)
+    by_limit = {"ttft": SimpleNamespace(p90=0.5), "tpot": SimpleNamespace(p90=tpot_s)}
+    layout = SimpleNamespace(gpus=changes.pop("gpus", 8), label=lambda: "TP 8")
+    stated = {"suffices": True, "queues": False, "ttft_s": 3.0} | changes
+    return SimpleNamespace(
+        candidate=SimpleNamespace(layout=layout),
+        row=SimpleNamespace(**row, by_limit=by_limit),
+        request_s=request_s,
+        **stated,
+    )
+
+
+TIE = " (TP 8 takes 2% less time, a near tie; the choice {})"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "other", "said"),
+    [
+        ({}, of_eight(1.02), ""),
+        ({}, of_eight(0.98), TIE.format("is simpler to run")),
+        ({}, of_eight(0.98, queues=True), TIE.format("has a seat for every request")),
+        ({"queues": True}, of_eight(0.98, queues=True), TIE.format("is simpler to run")),
+        ({}, of_eight(0.98, tpot_s=0.029), TIE.format("stays further below the limits")),
+        ({}, of_eight(0.996), ""),
+        ({}, of_eight(0.9), ""),
+        (
+            {},
+            of_eight(0.9, queues=True),
+            " (TP 8 takes 10% less time, but its requests wait 3.0 s for the first token)",
+        ),
+        ({"queues": True}, of_eight(0.9, queues=True), ""),
+        ({}, of_eight(0.98, gpus=4), ""),
+        ({}, of_eight(0.98, gamma=3), ""),
+        ({}, of_eight(0.98, suffices=False), ""),
+    ],
+)
+def test_a_faster_layout_that_is_not_chosen_is_named_with_the_reason(chosen, other, said) -> None:
+    decision = SimpleNamespace(others=[other])
+    assert _tie_text(LIMITED, decision, of_eight(1.0, **chosen)) == said
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"request_rate": 2}, "2 requests/s of 4000 + 500 tokens"),
+        ({"clients": 8, "slo": "tpot:30"}, "8 clients of 4000 + 500 tokens within tpot 30 ms"),
+        ({"clients": 8, "prefix_len": 1000}, "8 clients of 4000 (1000 shared) + 500 tokens"),
+        (
+            {"clients": 8, "prefix_len": 1000, "prefix_hits": 0.5},
+            "8 clients of 4000 (1000 shared in 50% of the prompts) + 500 tokens",
+        ),
+    ],
+)
+def test_a_load_in_words(asked, said) -> None:
+    assert load_text(AdviseQuery("qwen3-8b", "h100", input_len=4000, output_len=500, **asked)) == said
 
 
 @pytest.mark.parametrize(("time_ms", "rounded"), [(123.4, 130), (130.0, 130), (1001.0, 1100), (9.91, 10)])

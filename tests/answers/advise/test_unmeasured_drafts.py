@@ -1,5 +1,6 @@
 """A draft without a known acceptance: its break-even, its likely gain, and the line that measures it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
 from perfmodel.answers.advice.margins import BreakEven
+from perfmodel.answers.advice.reasons import _would_pay, likely_text
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from tests.answers.advise.questions import question_with
@@ -175,3 +177,32 @@ def test_a_gain_of_a_part_of_the_time_is_that_of_amdahl_s_law() -> None:
     """Half of the time twice as fast is 1 / (1/2 + 1/4)."""
     assert gain("mtp", 1.5).within(0.5).speedups == pytest.approx((1 / (0.5 + 0.5 / 1.5), 4 / 3))
     assert gain("mtp", 1.5).within(1.0).speedups == (1.5, 2.0)
+
+
+def test_the_break_even_of_the_own_layer_comes_first_and_three_are_named() -> None:
+    """Then those that need the least acceptance, in their order."""
+    would_pay = [
+        BreakEven("ngram", "full", 1, 3, 8, 0.2),
+        BreakEven("self", "quest:512,page=16", 1, 2, 4, 0.3),
+        BreakEven("eagle3", "full", 1, 3, 8, 0.4),
+        BreakEven("mtp", "full", 1, 1, 16, 0.5),
+    ]
+    assert _would_pay(tuple(would_pay)) == (
+        ". A draft pays from alpha 0.50 (mtp, gamma 1, batch 16), 0.20 (ngram, gamma 3, batch 8), 0.30 (self "
+        "with quest:512, gamma 2, batch 4); give yours with --rate DRAFT=ALPHA or --acceptance"
+    )
+    assert _would_pay(()) == "; no draft pays at any acceptance"
+
+
+@pytest.mark.parametrize(
+    ("highs", "named"),
+    [((1.06, 1.04, 2.0), ["a"]), ((1.06, 1.5, 2.0), ["a", "b"]), ((1.04, 1.04, 2.0), None)],
+)
+def test_likely_gains_of_the_first_two_drafts_are_named_unless_they_round_to_none(highs, named) -> None:
+    gains = [TypicalGain(name, (0.6, 0.8), (1.0, high), "") for name, high in zip("abc", highs, strict=True)]
+    text = likely_text(tuple(gains))
+    if named is None:
+        assert text == ", and no draft is likely to gain with a typical acceptance"
+    else:
+        assert re.findall(r"typical (\w) draft", text) == named
+    assert likely_text(()) == ""
