@@ -284,9 +284,9 @@ def test_an_answer_names_one_highest_rate_of_one_pool() -> None:
 
 def test_one_pool_with_attention_groups_has_the_rate_of_the_replays() -> None:
     load = {"request_rate": 40.0, "input_len": 4000, "output_len": 1000, "slo": "ttft:2000,tpot:50"}
-    answer = pm.advise("kimi-k2", "h200", gpus=32, dp=16, ep=16, **load)
+    answer = pm.advise("kimi-k2", "h200", gpus=32, **load)
     assert answer.pools is not None
     assert answer.nearest is not None
     one = next(option for option in answer.pools.options if option.servers and option.gamma)
-    assert one.servers == "2x16:dp16,ep16"
+    assert one.servers == "2x16:dp2,ep16"
     assert one.most_requests_per_s == answer.nearest.request_rate

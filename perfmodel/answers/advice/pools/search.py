@@ -139,20 +139,25 @@ class Search:
                     yield f"two pools {with_draft} meet the limits on {pools.devices} GPUs: {where}"
 
     def fastest(self, made: Sequence[Drafting]) -> list[Candidate]:
-        """Up to `SHORTLIST` candidates for one pool with the lowest TPOT under the load. The TPOT is
-        estimated from the mean batch. Candidates with too little capacity come last, sorted by capacity with
-        the largest first.
+        """Up to `SHORTLIST` candidates for one pool. The first one serves the highest rate within the limits.
+        The others have the lowest TPOT under the load. The TPOT is estimated from the mean batch. Candidates
+        with too little capacity come last, sorted by capacity with the largest first.
         """
         placed = []
+        every: list[PoolServer] = []
         for drafting in made:
             servers = list(servers_of(drafting))
+            every += servers
             for instance in drafting.instances:
                 of_instance = [server for server in servers if server.instance is instance]
                 places = [self.load.place(server, self.gpus // server.gpus) for server in of_instance]
                 if places:
                     placed.append((min(places), instance.candidate))
         placed.sort(key=lambda each: each[0])
-        return [candidate for _, candidate in placed[:SHORTLIST]]
+        best, _ = self._best_server(every)
+        first = None if best is None else best.instance.candidate
+        others = [candidate for _, candidate in placed if candidate is not first]
+        return ([] if first is None else [first]) + others[: SHORTLIST - 1]
 
     def two(self, made: Sequence[Drafting]) -> PoolOption | None:
         """The option with two pools that serves the highest request rate within the limits. The result is
