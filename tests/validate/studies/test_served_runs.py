@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import fields, replace
+from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
@@ -14,8 +15,8 @@ from perfmodel.operations import Array
 from perfmodel.queueing.load import Limits
 from perfmodel.reading import data_folder
 from perfmodel.specs.engines.request_costs import EngineRequests
-from perfmodel.validate.studies import traffic, traffic_fit
-from perfmodel.validate.studies.measured_gaps import gaps_among
+from perfmodel.validate.studies import traffic, traffic_figures, traffic_fit
+from perfmodel.validate.studies.measured_gaps import SERVER, gaps_among
 from perfmodel.validate.studies.request_fit import (
     SCALES,
     WEIGHED,
@@ -263,3 +264,56 @@ def test_engines_that_are_not_named_keep_their_constants() -> None:
     expected = costs | {"common": TRUTH, "vllm": TRUTH}
     assert traffic_fit.kept(before, costs, ["sglang"]) == expected
     assert traffic_fit.kept(before, costs, []) == costs
+
+
+def judged(clients: int = 8, tpot: float = 1.0, measured_ms: float = 10.0, **changes: Any) -> SimpleNamespace:
+    """A run of one server with its predicted over its measured TPOT.
+
+    - changes: other ratios, the error of the prediction, and columns of the run.
+    """
+    ratios = {"tpot_mean_ms": tpot} | changes.pop("ratios", {})
+    columns = dict.fromkeys((*SERVER, "target", "engine_version", "draft"), "")
+    columns |= {"steps": 0, "output_tokens": 1000, "input_tokens": 8000, "study": "a", "engine": "vllm"}
+    log_error = changes.pop("log_error", 0.1)
+    run = SimpleNamespace(
+        **columns | {"concurrency": clients, "measured": lambda name: measured_ms} | changes
+    )
+    return SimpleNamespace(run=run, ratios=ratios, log_error=log_error)
+
+
+def test_the_growth_of_an_error_is_relative_to_the_run_with_the_fewest_clients() -> None:
+    """From 8 clients on, errors of a tenth more and a fifth less. Another draft is another series."""
+    series = [judged(64, 0.88), judged(8, 1.1), judged(16, 1.21)]
+    alone = judged(32, 5.0, draft="mtp")
+    assert traffic_figures._growth([*series, alone]) == pytest.approx((0.1 + 0.2) / 2)
+    assert traffic_figures._growth([series[0], alone]) is None
+    assert traffic_figures._growth([judged(8, 1.0), judged(8, 1.5)]) is None, "as many clients"
+
+
+@pytest.mark.parametrize(
+    ("changes", "counted"),
+    [
+        ({}, (1, 1)),
+        ({"tpot": 0.7}, (1, 1)),
+        ({"tpot": 1.3}, (0, 1)),
+        ({"steps": 0}, (0, 0)),
+        ({"clients": 16}, (0, 0)),
+        ({"output_tokens": 3000}, (0, 0)),
+        ({"output_tokens": 1200}, (1, 1)),
+    ],
+)
+def test_a_verdict_needs_a_run_without_a_draft_at_the_same_load(changes: dict[str, Any], counted) -> None:
+    """A measured speedup of 10 / 8, which a prediction of a TPOT of 1.3 times the measured one denies."""
+    drafting = judged(**{"measured_ms": 8.0, "steps": 3} | changes)
+    assert traffic_figures._sides([drafting], [judged(), drafting]) == counted
+
+
+def test_the_interval_of_a_ttft_is_no_narrower_than_the_errors_of_other_studies() -> None:
+    """Errors of 25 % are outside an interval of 1.645 times 10 %, and inside one of 1.645 times 20 %."""
+    off = {"ttft_mean_ms": 1.25, "output_tokens_per_s": 0.9}
+    runs = [judged(tpot=1.25, ratios=off), judged()]
+    inside = traffic_figures._inside(runs, {("vllm", "a"): 0.2})
+    assert inside == {"tpot_mean_ms": 0.5, "output_tokens_per_s": 1.0, "ttft_mean_ms": 1.0}
+    others = traffic_figures._inside(runs, {("vllm", "b"): 0.2})
+    assert others["ttft_mean_ms"] == 0.0
+    assert traffic_figures._inside([judged()], {})["ttft_mean_ms"] is None
