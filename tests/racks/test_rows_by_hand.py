@@ -2,10 +2,12 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
 from perfmodel.answers.question import Query, resolve
+from perfmodel.validate.studies import rack_pools
 from perfmodel.validate.studies.rack_errors import RackError
 from perfmodel.validate.studies.rack_fit import RackConstants, fit
 from perfmodel.validate.studies.rack_rows import row_of
@@ -100,3 +102,29 @@ def test_a_source_weighs_the_same_in_the_width_however_many_rows_it_has() -> Non
     assert width(errors, "step", without="many") == pytest.approx(0.02)
     with pytest.raises(ValueError, match="speedup: no row"):
         width(errors, "speedup")
+
+
+@pytest.mark.parametrize(("of", "predicted"), [("decode GPU", 1000 / 8), ("total GPU", 1000 / 12)])
+def test_the_throughput_of_two_pools_is_per_decode_device_unless_the_source_counts_all(
+    monkeypatch, of: str, predicted: float
+) -> None:
+    """Eight decode and four prefill devices, at the draft length of the row."""
+    row = replace(row_of("ix-dsr1-trt-01"), throughput_of=of, gamma=1, tokens_per_s_gpu=90.0)
+    rows = [SimpleNamespace(gamma=gamma, output_tokens_per_s=rate) for gamma, rate in ((0, 700), (1, 1000))]
+    pools = SimpleNamespace(rows=rows, decode_gpus=8, prefill_gpus=4)
+    monkeypatch.setattr(rack_pools, "pools_of", lambda question: pools)
+    error = rack_pools.throughput_error(row)
+    assert (error.measured, error.predicted) == (90.0, pytest.approx(predicted))
+    assert error.node_width > 0
+    assert not error.beyond_node
+
+
+def test_the_ratio_of_pools_is_the_decoded_over_the_prompt_tokens_of_a_device(monkeypatch) -> None:
+    """A batch of 64 that gains 2 tokens in 50 ms on 8 devices decodes 320 tokens/s on each."""
+    prompts = replace(row_of("ix-dsr1-trt-01"), tokens_per_s_gpu=640.0)
+    row = replace(prompts, batch=64, tokens_per_iteration=2.0, step_ms=50.0, tp=8)
+    monkeypatch.setattr(rack_pools, "row_of", lambda name: prompts)
+    monkeypatch.setattr(rack_pools, "decoded_tokens_per_s", lambda row, constants: 300.0)
+    monkeypatch.setattr(rack_pools, "prompt_tokens_per_s", lambda row, constants: 500.0)
+    error = rack_pools.ratio_error(row, FOLD)
+    assert (error.measured, error.predicted) == (pytest.approx(0.5), pytest.approx(0.6))
