@@ -22,6 +22,7 @@ from perfmodel.queueing.prefix import HitLaw, PrefixSettings, Reuse
 from perfmodel.queueing.pricing import step_times
 from perfmodel.queueing.replay import replay
 from perfmodel.queueing.request import QueuedRequest
+from perfmodel.queueing.senders import Senders
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.speculation import Acceptance, Scenario
@@ -223,6 +224,19 @@ def test_a_second_turn_waits_for_the_first_and_reads_what_is_new() -> None:
     np.testing.assert_allclose(met.ttft_s, [0.11, 0.01 + 0.05])  # 150 less ten blocks
     np.testing.assert_allclose(met.duration_s, 0.12 + 0.05 + 0.06 + 0.01)
     assert met.hit_rate == 100 / 250
+
+
+@pytest.mark.parametrize(("sent_s", "reaches_s"), [(1.0, 5.5), (9.0, 9.0)])
+def test_a_turn_of_a_trace_comes_after_its_pause_and_not_before_its_time(sent_s, reaches_s) -> None:
+    """The answer before ends after 5 s, and the client then thinks for half a second."""
+    first, second = (
+        QueuedRequest(number, 100, 60, 60.0, 1.0, at_s, late=False)
+        for number, at_s in enumerate((0.0, sent_s))
+    )
+    senders = Senders([first, second], Shared([(), ()], [0, 0], [None, 0], [0.0, 0.5]), 0.0, None, None)
+    assert [coming.number for coming in senders.arrived(20.0)] == [0]
+    senders.answered(first, 5.0, from_pass=1)
+    assert senders.next_s == reaches_s
 
 
 LENGTHS = TrafficQuery("llama-3.1-8b", "h100", 9, 9, request_rate=1).lengths

@@ -142,6 +142,9 @@ def test_the_fewest_devices_of_equal_servers_serve_a_rate_within_the_limits() ->
     """Nine servers with 1.2 requests/s each, or three with 3.5 on two devices each."""
     assert str(servers_for([server(1, 3.0, 1.2), server(2, 4.0, 3.5)], 10.0)) == "3x2"
     assert str(servers_for([server(1, 3.0, 2.5), server(2, 4.0, 3.5)], 10.0)) == "4x1"
+    assert str(servers_for([server(1, 5.0, 3.4), server(2, 10.0, 4.0)], 10.0)) == "3x1", (
+        "and not three servers on six"
+    )
     assert servers_for([server(1, 3.0, 0.0)], 10.0) is None
     assert servers_for([], 10.0) is None
 
