@@ -202,27 +202,33 @@ def test_a_servers_tpot_is_estimated_from_the_batch_that_a_request_joins(rate, p
     assert PoolServer(question, None, None, steps, most=12.0).tpot_s(rate) == pytest.approx(tpot_s)
 
 
-def test_six_layouts_of_one_pool_are_predicted_as_in_traffic(monkeypatch) -> None:
-    """Those with the lowest TPOT under the load, with their best draft length."""
-    names = "abcdefg"
-    instances = [SimpleNamespace(candidate=name) for name in names]
+@pytest.mark.parametrize(("best", "shortlist"), [("a", "agfedc"), ("f", "fgedcb"), (None, "gfedc")])
+def test_six_layouts_of_one_pool_are_predicted_as_in_traffic(monkeypatch, best, shortlist) -> None:
+    """The one with the highest rate within the limits, if any keeps them, and then those with the lowest TPOT
+    under the load, each with its best draft length.
+    """
+    instances = [SimpleNamespace(candidate=name) for name in "abcdefg"]
     lengths = [
-        SimpleNamespace(instance=each, gpus=1, tpot_s=(9.0 - at) + longer)
+        SimpleNamespace(instance=each, gpus=1, most=1.0, tpot_s=(9.0 - at) + longer)
         for at, each in enumerate(instances)
-        for longer in (0.5, 0.0)
+        for longer in (3.0 * at, 0.0)
     ]
-    load: Any = SimpleNamespace(place=lambda server, count: (server.tpot_s, 0.0))
+    load: Any = SimpleNamespace(
+        place=lambda server, count: (server.tpot_s, 0.0),
+        rate_of_servers=lambda server, count: float(server.instance.candidate == best),
+    )
     monkeypatch.setattr(search, "servers_of", lambda drafting: lengths)
     made: Any = [SimpleNamespace(instances=instances)]
     question: Any = None
-    assert "".join(search.Search(question, 8, load).fastest(made)) == "gfedcb"
+    assert "".join(search.Search(question, 8, load).fastest(made)) == shortlist
 
 
-def two_pools_beside(monkeypatch, gpus: float, *found: tuple[str | None, int], **asked: Any) -> list[str]:
+def two_pools_beside(monkeypatch, of_one: float, *found: tuple[str | None, int], **asked: Any) -> list[str]:
     """What is named beside one pool of so many GPUs if two pools with these drafts need these devices."""
-    question = AdviseQuery("qwen3-8b", "h100", request_rate=2, input_len=100, output_len=50, **asked)
+    load = {"request_rate": 2, "input_len": 100, "output_len": 50}
+    question = AdviseQuery("qwen3-8b", "h100", **load | asked)
     times = SimpleNamespace(request_rate=2.0, ttft_s=0.1, tpot_s=0.01)
-    load = SimpleNamespace(arguments={}, row=lambda pools, limits_s: times)
+    of_pools = SimpleNamespace(arguments={}, row=lambda pools, limits_s: times)
     pools = [
         SimpleNamespace(
             draft=draft,
@@ -234,7 +240,7 @@ def two_pools_beside(monkeypatch, gpus: float, *found: tuple[str | None, int], *
     part = SimpleNamespace(layout="1x1", servers=1, line="serve")
     replaced = {
         "router_of": lambda question: "A router",
-        "load_of": lambda question: load,
+        "load_of": lambda question: of_pools,
         "find_candidates": lambda question: None,
         "drafting_of": lambda *_: pools,
         "_fewest": lambda drafting, load: drafting.pools,
@@ -242,7 +248,7 @@ def two_pools_beside(monkeypatch, gpus: float, *found: tuple[str | None, int], *
     }
     for name, stand_in in replaced.items():
         monkeypatch.setattr(fewest, name, stand_in)
-    return [each.text for each in fewest.fewer_in_two_pools(question, gpus)]
+    return [each.text for each in fewest.fewer_in_two_pools(question, of_one)]
 
 
 def test_two_pools_are_named_if_they_save_a_tenth_of_the_gpus_of_one(monkeypatch) -> None:
@@ -266,3 +272,17 @@ def test_two_pools_are_named_if_they_save_a_tenth_of_the_gpus_of_one(monkeypatch
 )
 def test_two_pools_have_a_draft_only_if_it_saves_gpus(monkeypatch, found, words) -> None:
     assert words in two_pools_beside(monkeypatch, 20, *found)[0]
+
+
+def test_clients_without_limits_need_no_second_pool(monkeypatch) -> None:
+    """Any number of GPUs serves them."""
+    clients = {"request_rate": None, "clients": 64}
+    assert two_pools_beside(monkeypatch, 20, (None, 10), **clients) == []
+    assert two_pools_beside(monkeypatch, 20, (None, 10), **clients, slo="tpot:50")
+
+
+@pytest.mark.parametrize(("devices", "is_named"), [(16, False), (24, True)])
+def test_two_pools_on_the_given_gpus_are_not_named_again(monkeypatch, devices: int, is_named: bool) -> None:
+    """The first part of an answer about 16 GPUs and a limit compares two pools on these."""
+    given = {"gpus": 16, "slo": "tpot:50"}
+    assert bool(two_pools_beside(monkeypatch, np.inf, (None, devices), **given)) is is_named
