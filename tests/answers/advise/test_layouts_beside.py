@@ -2,14 +2,18 @@
 
 import functools
 import re
-from dataclasses import replace
+from dataclasses import make_dataclass, replace
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from perfmodel.answers.advice import in_all as of_all
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.alternatives import Alternative
 from perfmodel.answers.advice.beside_choice import layouts_beside
+from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
 
@@ -75,3 +79,49 @@ def test_other_servers_at_a_stated_batch_run_as_many_sequences(model: str) -> No
     answer = advise(model, "8xh200", weights="fp8", context=32_768, batch=(8,))
     for each in answer.alternatives:
         assert each.servers == answer.chosen.replicas or "in all" in each.text, each.text
+
+
+def in_all(monkeypatch, batch: int, values: dict[int, float], **asked: Any) -> str | None:
+    """What is named beside two servers that each have a stated batch.
+
+    - values: number of servers -> the value of the best point of such servers.
+    """
+
+    def of(query: SimpleNamespace, layouts: list[Layout]) -> SimpleNamespace:
+        (servers,) = {layout.replicas for layout in layouts}
+        assert query.batch == (batch // servers,)
+        return SimpleNamespace(servers=servers, batch=query.batch[0], value=values[servers], tpot_s=0.01)
+
+    layouts = [Layout(8, servers, 8 // servers) for servers in (8, 4, 2, 1)]
+    candidates = SimpleNamespace(baselines=[SimpleNamespace(layout=layout) for layout in layouts])
+    stated = {"batch": (batch,), "states_batch": True, "objective": "throughput"} | asked
+    query = make_dataclass("Query", stated)(**stated)
+    monkeypatch.setattr(of_all, "Search", SimpleNamespace(of=of))
+    monkeypatch.setattr(of_all, "quick_choice", lambda point: point)
+    monkeypatch.setattr(of_all, "point_text", lambda point: f"{point.servers} of batch {point.batch}")
+    monkeypatch.setattr(of_all, "per_gpu", lambda point: 100.0)
+    monkeypatch.setattr(Alternative, "of", lambda text, query, point: SimpleNamespace(text=text))
+    search = SimpleNamespace(query=query, candidates=candidates)
+    chosen = SimpleNamespace(layout=Layout(8, asked.get("replicas", 2), 4))
+    found = of_all.for_batch_in_all(search, chosen)
+    return None if found is None else found.text
+
+
+@pytest.mark.parametrize(
+    ("batch", "values", "best"),
+    [
+        (6, {1: 1.0, 2: 3.0}, "2 of batch 3"),
+        (8, {1: 1.0, 2: 3.0, 4: 4.0, 8: 2.0}, "4 of batch 2"),
+        (7, {1: 1.0}, "1 of batch 7"),
+    ],
+)
+def test_servers_whose_batches_add_up_to_the_stated_one_are_named(monkeypatch, batch, values, best) -> None:
+    assert in_all(monkeypatch, batch, values) == (
+        f"Batch {batch} is that of each server, and {2 * batch} sequences run in all; for {batch} in all: "
+        f"{best}: 100 tokens/s/GPU, 10 ms per token"
+    )
+
+
+@pytest.mark.parametrize("asked", [{"replicas": 1}, {"states_batch": False}, {"objective": "latency"}])
+def test_one_server_several_batches_and_the_objective_latency_have_none_in_all(monkeypatch, asked) -> None:
+    assert in_all(monkeypatch, 6, {1: 1.0, 2: 3.0}, **asked) is None
