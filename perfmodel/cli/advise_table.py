@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import FrontPoint
+from perfmodel.answers.question.placement import typed
 from perfmodel.answers.text import ratio_text, seconds
 from perfmodel.cli.advise_words import draft_text
 from perfmodel.cli.output import Column, say, table
@@ -21,7 +22,7 @@ def print_table(a: Advice, verbose: bool) -> None:
     rows = [*_picks(a), *_other_kinds(a), *_other_layouts(a, verbose)]
     priced = any(p.cost_per_million_tokens for _, p in rows)
     kinds = [Column("hardware", left=True)] if a.by_hardware else []
-    prices = [Column("$/Mtok", spare=1)] if priced else []
+    prices: list[Column | str] = ["$/Mtok"] if priced else []
     point: list[Column | str] = [Column("layout", left=True), "GPUs", DRAFT, "gamma"]
     pace = ["TPOT", "tokens/s/GPU"]
     columns: list[Column | str] = ["", *kinds, *point]
@@ -35,6 +36,9 @@ def print_table(a: Advice, verbose: bool) -> None:
             f"{ESTIMATED}: not simulated, but by formulas that may be too fast at this load.",
             "dim",
         )
+    if (grouped := next((p for _, p in rows if p.dp > 1), None)) is not None:
+        degrees = typed(grouped.tp // grouped.dp, grouped.dp, grouped.ep).strip(" ()")
+        say(f"In these arguments, {degrees}: --tp counts all devices of a server.", "dim")
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:

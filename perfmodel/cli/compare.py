@@ -27,10 +27,8 @@ def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
         q = a.query
         m = int(a.query.gamma or 0) + 1
-        say(
-            f"{q.model} on {q.tp} x {q.hardware}, context {context_text(q.context)}, {m} tokens per pass",
-            "bold",
-        )
+        where = f"{q.tp * q.pp} x {q.hardware}"
+        say(f"{q.model} on {where}, context {context_text(q.context)}, {m} tokens per pass", "bold")
         speculating = _cells(f"1 x {m} tokens", a.speculating, a.speculating.draft_s)
         batching = _cells(f"{m} x 1 token", a.batching, 0.0)
         table(COLUMNS, [speculating, batching])

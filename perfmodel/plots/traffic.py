@@ -85,7 +85,7 @@ def traffic(
         kinds.append(sign(f"SLO: {', '.join(limits)}", color=ink, linewidth=1.0, linestyle=SLO))
     legend_above(above, [*above.get_legend_handles_labels()[0], *kinds, *ends])
     drafted = f"; draft {answer.draft}" if len(lengths) > 1 else ""
-    about = f"{answer.model} on {devices(answer.hardware, answer.tp)}{drafted}"
+    about = f"{answer.model} on {devices(answer.hardware, answer.tp * answer.pp)}{drafted}"
     return label(
         above, _claim(answer, "clients" if closed else "requests/s"), about, _caption(answer, question)
     )

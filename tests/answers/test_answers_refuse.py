@@ -40,6 +40,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("whatif", {"batch_range": 8}, "batch_range: must be two rising numbers such as 32..256, given 8"),
     ("whatif", {"batch_range": (1, math.inf)}, "batch_range: must be a positive whole number"),
     ("advise", {"objective": "speed"}, "no objective named"),
+    (
+        "advise",
+        {"pp": 2},
+        "pp: must be 1 in advise, which places no pipeline stages (whatif and sweep do), given 2",
+    ),
     ("advise", {"batch": ()}, "one value or more"),
     ("advise", {"rate": {"self@quest": "0.8"}}, "needs budget"),
     ("advise", {"rate": {"eagle": "1.5"}}, "rate eagle: alpha: must be in [0, 1]"),

@@ -225,3 +225,29 @@ def test_without_a_draft_the_energy_is_that_of_the_baseline(capsys: pytest.Captu
     baseline, drafted = (run(capsys, *question.split(), gamma, "-v") for gamma in ("0", "2"))
     assert re.search(r"energy +baseline \d+\.\d\d J per token; \d+ W per device", baseline)
     assert re.search(r"energy +\d+\.\d\d J per token; baseline \d", drafted)
+
+
+SERVED = "--model deepseek-r1 --hardware 8xh200 --clients 32 --input-len 2k --output-len 512 --draft mtp"
+
+
+def test_a_printed_layout_can_be_asked_for(capsys) -> None:
+    """The table names a group's devices, as engines do, and says once that `--tp` counts all of a server."""
+    printed = run(capsys, "advise", *shlex.split(SERVED))
+    said = re.search(r"In these arguments, (TP \d+ )?DP \d+( EP \d+)? is (.*): --tp counts all", printed)
+    again = run(capsys, "advise", *shlex.split(SERVED), *said[3].split())
+    assert re.search(rf"chosen +{said[1] or ''}DP", again)
+
+
+@pytest.mark.parametrize(
+    "verb", ["whatif --batch 8 --context 4k", "advise --clients 8 --input-len 2k --output-len 300"]
+)
+def test_degrees_as_engines_count_them_are_refused_with_those_to_type(verb: str, capsys) -> None:
+    degrees = "--model deepseek-r1 --hardware h200 --tp 4 --dp 2 --ep 8"
+    cli.run([*shlex.split(verb), *degrees.split()])
+    out, err = capsys.readouterr()
+    assert "TP 4 DP 2 EP 8 is --tp 8 --dp 2 --ep 8" in " ".join((out + err).split())
+
+
+def test_a_price_that_is_asked_for_is_shown_at_80_columns(capsys, monkeypatch) -> None:
+    narrow(monkeypatch)
+    assert "$/Mtok" in run(capsys, "advise", *shlex.split(SERVED), "--price", "3")

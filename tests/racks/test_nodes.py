@@ -196,3 +196,10 @@ def test_devices_of_a_rack_are_one_node_and_nothing_is_assumed_of_nodes() -> Non
     assert not any("no --nodes was given" in warning for warning in in_rack.warnings)
     beyond = pm.whatif(**V3, tp=16, batch=64)
     assert any("2 nodes of 8 h200-sxm-141gb are assumed" in warning for warning in beyond.warnings)
+
+
+def test_devices_are_those_of_all_pipeline_stages() -> None:
+    load = {"request_rate": 0.1, "input_len": 2048, "output_len": 300, "gamma": 0, "price": 1.0}
+    one, two = (pm.traffic("llama-3.3-70b", "h100", tp=2, pp=pp, **load) for pp in (1, 2))
+    assert two.headline().endswith("on 4 x h100-sxm-80gb")
+    assert two.verdicts[0].dollars_per_million_tokens == 2 * one.verdicts[0].dollars_per_million_tokens

@@ -10,6 +10,7 @@ from perfmodel.answers.advice.rates_by_draft import read_rates, read_tree_rates
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
 from perfmodel.answers.load.traffic_words import RATES, parse_slo
 from perfmodel.answers.question import CommonOptions, arguments as arg
+from perfmodel.answers.question.racks import without_stages
 from perfmodel.answers.readers import (
     MaybeReal,
     MaybeReals,
@@ -67,7 +68,7 @@ class AdviseArguments(CommonOptions):
         default=None,
     )
     tp: MaybeWholes = argument(
-        "Tensor-parallel degrees to include in the search.",
+        "Numbers of devices of a server to include in the search, with all groups of --dp.",
         arg.COUNTS,
         "--tensor-parallel-size --tp-size",
         shown="1; all with --gpus",
@@ -149,14 +150,14 @@ class AdviseArguments(CommonOptions):
         default=None,
     )
     ep: MaybeWholes = argument(
-        "Expert-parallel degrees to include in the search.",
+        "Expert-parallel degrees to include in the search, divisors of --tp.",
         arg.COUNTS,
         "--expert-parallel-size --ep-size",
         shown="1; all with --gpus",
         default=None,
     )
     dp: MaybeWholes = argument(
-        "Degrees of data-parallel attention to include in the search.",
+        "Numbers of attention groups to include in the search: TP 4 DP 2 EP 8 is --tp 8 --dp 2 --ep 8.",
         arg.COUNTS,
         "--data-parallel-size --dp-size --attn-dp-size",
         shown="1; all with --gpus",
@@ -223,6 +224,7 @@ class AdviseArguments(CommonOptions):
 
     def check(self) -> None:
         super().check()
+        without_stages(self, "advise")
         self._check_prices()
         self._check_load()
         if (self.gpus or 0) % self.layer_split:

@@ -21,6 +21,7 @@ from perfmodel.answers.question import (
     runs_in,
     slowing,
 )
+from perfmodel.answers.question.placement import typed
 from perfmodel.answers.question.published_format import undivided
 from perfmodel.errors import InputError, as_names
 from perfmodel.specs import engine_of, served_id
@@ -113,7 +114,7 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
     if layouts is None:
         layouts = searched_layouts(query, named.target, named.gpu)
     if not layouts:
-        candidates.skips.append(Skip.of_all(NO_LAYOUT))
+        candidates.skips.append(Skip.of_all(_no_layout(query)))
     for layout in layouts:
         _add_layout(query, named, layout, known, candidates)
     skips = [*candidates.skips]
@@ -122,6 +123,14 @@ def find_candidates(query: AdviseQuery, layouts: Sequence[Layout] | None = None)
         skips.append(Skip.of_all(NO_GROUPS))
     skips += [Skip(draft.name, draft.kv.label().partition(",")[0], draft.reason) for draft in unknown]
     return Candidates(candidates.baselines, candidates.drafted, list(dict.fromkeys(skips)))
+
+
+def _no_layout(query: AdviseQuery) -> str:
+    """The reason why no layout is searched, with the arguments to ask if `--tp` counts only the devices of an
+    attention group.
+    """
+    tp, dp, ep = (degrees[0] if degrees else 1 for degrees in (query.tp, query.dp, query.ep))
+    return NO_LAYOUT + (f"; --tp counts all devices of a server{typed(tp, dp, ep)}" if dp > 1 else "")
 
 
 def _add_layout(

@@ -36,6 +36,7 @@ from perfmodel.answers.question import (
     runs_in,
     slowing,
 )
+from perfmodel.answers.question.racks import without_stages
 from perfmodel.answers.text import devices, ratio_text
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of, serving_engines
@@ -99,6 +100,7 @@ class ScheduleQuery(Options):
 
     def check(self) -> None:
         super().check()
+        without_stages(self, "schedule")
         self.within("max_gamma", 1, 256, "a whole number from 1 to 256")
 
 

@@ -98,7 +98,7 @@ def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:
         tokens_per_s = best.request_rate * question.lengths.output_mean
     if question.price is None or not replicas or not tokens_per_s:
         return None
-    dollars_per_s = question.price * question.tp * replicas / 3600.0
+    dollars_per_s = question.price * question.tp * question.pp * replicas / 3600.0
     return dollars_per_s * 1e6 / tokens_per_s
 
 

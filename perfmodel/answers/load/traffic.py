@@ -57,6 +57,7 @@ class Traffic(Answer):
     - drafts: the limits of each draft length.
     - prefix: with a prefix cache, the hits that are lost because of the draft, at each load.
     - replay: the rows from replays, if the question asks for replays. These rows are also in `rows`.
+    - tp, pp: the devices of a pipeline stage, and the number of stages.
     - kv_cache: the size of the KV cache of one server with the longest draft, as the server logs it when it
       starts.
     - pools: the answer about separate prefill and decode pools. With pools, the rows are about servers on the
@@ -75,6 +76,7 @@ class Traffic(Answer):
     model: str
     hardware: str
     tp: int
+    pp: int
     draft: str
     draft_kv: str
     acceptance_source: str
@@ -89,7 +91,7 @@ class Traffic(Answer):
     def headline(self) -> str:
         if self.pools is not None:
             return self.pools.sentence
-        return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp)}"
+        return f"{self.verdicts[-1].reason}; {self.model} on {devices(self.hardware, self.tp * self.pp)}"
 
     def to_frame(self) -> "DataFrame":
         """A DataFrame with one row per load and draft length. Each statistic of a time has its own column,
@@ -162,6 +164,7 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         model=scenario.target.name,
         hardware=scenario.machine.gpu.label,
         tp=question.tp,
+        pp=question.pp,
         draft=scenario.draft.name,
         draft_kv=scenario.draft.kv.label(),
         acceptance_source=scenario.acceptance_source if known else "unknown",

@@ -152,7 +152,7 @@ class Comparison(Answer, BothWays):
         return (
             f"per token gained, speculation moves {self.bytes_per_token_ratio:.2f} times as many bytes as "
             f"batching and takes {self.seconds_per_token_ratio:.2f} times as long; fewer bytes from context "
-            f"{tokens(self.crossover_context)}; {q.model} on {devices(q.hardware, float(q.tp))}"
+            f"{tokens(self.crossover_context)}; {q.model} on {devices(q.hardware, float(q.tp * q.pp))}"
         )
 
 

@@ -100,7 +100,7 @@ GivenGamma = Annotated[
 TP = Annotated[
     Whole,
     Argument(
-        "Number of devices in a tensor-parallel group.",
+        "Number of devices of a server (with --pp: of a pipeline stage), with all groups of --dp.",
         "N",
         "--tensor-parallel-size --tp-size",
         many=counts,
@@ -109,7 +109,7 @@ TP = Annotated[
 EP = Annotated[
     Whole,
     Argument(
-        "Expert-parallel degree: number of groups among which the experts are divided.",
+        "Expert-parallel degree: number of groups among which the experts are divided, a divisor of --tp.",
         "N",
         "--expert-parallel-size --ep-size",
         many=counts,
@@ -118,7 +118,7 @@ EP = Annotated[
 DP = Annotated[
     Whole,
     Argument(
-        "Data-parallel attention: number of groups of devices, each with its own sequences.",
+        "Number of attention groups of a server, each with its own sequences: TP 4 DP 2 is --tp 8 --dp 2.",
         "N",
         "--data-parallel-size --dp-size --attn-dp-size",
         many=counts,

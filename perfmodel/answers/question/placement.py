@@ -62,6 +62,16 @@ def check_vocabulary(engine: str | None, draft: Draft, target: ModelSpec) -> Non
     )
 
 
+def typed(tp: int, dp: int, ep: int) -> str:
+    """How to ask for attention groups of `tp` devices each, in parentheses; empty if there is no such layout.
+    Engines such as vLLM count these devices, and `--tp` counts all devices of a server.
+    """
+    if dp == 1 or tp * dp % ep:
+        return ""
+    experts = (f" EP {ep}", f" --ep {ep}") if ep > 1 else ("", "")
+    return f" (TP {tp} DP {dp}{experts[0]} is --tp {tp * dp} --dp {dp}{experts[1]})"
+
+
 def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0) -> None:
     """Raises InputError for impossible parallel groups. The number of groups must divide the devices, and the
     experts if the groups are expert-parallel. The devices of an attention group must divide the query heads.
@@ -72,7 +82,7 @@ def check_groups(model: ModelSpec, tp: int, ep: int, dp: int, redundant: int = 0
         if groups > 1 and not model.moe:
             raise refuse(flag, None, f"1 for {model.name}, which has no routed experts", groups)
         if tp % groups:
-            whole = ", all devices of a server (vLLM's sizes multiply to it)" if flag == "--dp" else ""
+            whole = f", all devices of a server{typed(tp, dp, ep)}" if dp > 1 else ""
             raise refuse(flag, None, f"a divisor of --tp {tp}{whole}", groups)
     if model.moe and (slots := model.moe.num_experts + redundant) % ep:
         copies = f" and --redundant-experts {redundant}" if redundant else "; see --redundant-experts"

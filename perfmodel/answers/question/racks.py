@@ -130,6 +130,14 @@ def _imbalance(question: CommonOptions, target: ModelSpec, ep: int) -> float:
     return min(known.balanced, in_order) if question.redundant_experts else in_order
 
 
+def without_stages(question: CommonOptions, verb: str) -> None:
+    """Raises InputError for pipeline stages in a question to a verb that does not place them."""
+    if question.pp > 1:
+        raise refuse(
+            "--pp", None, f"1 in {verb}, which places no pipeline stages (whatif and sweep do)", question.pp
+        )
+
+
 def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma: int) -> Iterator[str]:
     """Warnings about a server on several nodes: which values are assumed, and which times were not
     measured.
