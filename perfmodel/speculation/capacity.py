@@ -57,9 +57,9 @@ class Memory(Generic[Number]):
 
     @property
     def missing_bytes(self: "Memory[float]") -> float:
-        """The memory that the batch needs beyond the available memory; at most 0 if the batch fits. It can
-        also be negative if only one part of the memory is too small (the states in SGLang). The property works
-        only for a single point.
+        """The memory that the batch needs beyond the available memory; at most 0 if the batch fits. It is
+        also negative if only one part of the memory is too small, such as that of SGLang for states. The
+        property works only for a single point.
         """
         used = self.weight_bytes + self.kv_bytes + self.draft_weight_bytes + self.draft_kv_bytes
         return used - self.available_bytes

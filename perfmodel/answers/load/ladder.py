@@ -27,7 +27,7 @@ import numpy as np
 from perfmodel.answers.load.closed_rows import closed_rows
 from perfmodel.answers.load.intervals import with_intervals
 from perfmodel.answers.load.replayed_load import ReplayedLoad
-from perfmodel.answers.load.requests import requests_at
+from perfmodel.answers.load.requests import WAVES, requests_at
 from perfmodel.answers.load.rising import at_least, at_most
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow, load_of
@@ -35,6 +35,7 @@ from perfmodel.queueing.closed_form import serve
 from perfmodel.queueing.policies import Choice, Replica
 from perfmodel.queueing.replayed_requests import ReplayedRequests
 from perfmodel.queueing.saturation import capacity
+from perfmodel.queueing.trace import LONGEST
 
 SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97, 1.0)
 """Rungs of an open loop, as shares of the largest rate that the server can serve."""
@@ -59,6 +60,8 @@ QUEUED = 1.25
 """From this many clients per seat on, clients wait for a seat at all times. More clients then only wait
 longer. In replays, the throughput changed by at most 2 % from there on.
 """
+MOST_CLIENTS = LONGEST // WAVES
+"""Largest number of clients that a replay takes into a steady state."""
 PARTS = 8
 """Number of parts into which the range between two rungs is divided. At the ends of each part, the closed
 form bounds a replay.
@@ -169,10 +172,13 @@ class Ladder:
 
     def _alone(self, load: float, closed: TrafficRow) -> TrafficRow:
         """The row of a policy, from a replay at this load. A policy changes its draft length between two
-        rungs, so its rows are not interpolated.
+        rungs, so its rows are not interpolated. Clients beyond `MOST_CLIENTS` lengthen the queue.
         """
         run = self._run(load)
-        return run.row(self.choice, run.served(self.choice.steps), closed, self.log_off)
+        if not self.question.settles or load <= MOST_CLIENTS:
+            return run.row(self.choice, run.served(self.choice.steps), closed, self.log_off)
+        met = self._run(MOST_CLIENTS).served(self.choice.steps)
+        return run.row(self.choice, _queued(met, load - MOST_CLIENTS), closed, self.log_off)
 
     def _closed(self, loads: Sequence[float]) -> list[TrafficRow]:
         """The rows of the closed form, without intervals."""
@@ -228,9 +234,7 @@ class Ladder:
         last = len(self.loads) - 1
         met = self._met(last)
         if not self.question.opens:
-            wait_s = (load - self.loads[last]) * met.duration_s / met.ttft_s.size
-            late = replace(met, ttft_s=met.ttft_s + wait_s, e2e_s=met.e2e_s + wait_s)
-            return self._run(load).row(self.choice, late, closed, None)
+            return self._run(load).row(self.choice, _queued(met, load - self.loads[last]), closed, None)
         requests = requests_at(self.question, self.loads[last])
         sooner_s = requests.at_s * (1.0 - self.loads[last] / load)
         if requests.shared is not None and requests.shared.follows:
@@ -263,6 +267,12 @@ class Ladder:
         done = replace(closed, **replayed, warnings=notes, tpot_interval=interval, made_by=MadeBy.REPLAY)
         done = _carried(self.question, done, load)
         return with_intervals(done, self.log_off, self.replica.scenario)
+
+
+def _queued(met: ReplayedRequests, more: float) -> ReplayedRequests:
+    """The results of a saturated closed loop with `more` clients, each of which waits in the queue."""
+    wait_s = more * met.duration_s / met.ttft_s.size
+    return replace(met, ttft_s=met.ttft_s + wait_s, e2e_s=met.e2e_s + wait_s)
 
 
 def _carried(question: TrafficQuery, row: TrafficRow, load: float) -> TrafficRow:

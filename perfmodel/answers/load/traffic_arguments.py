@@ -337,7 +337,8 @@ class TrafficArguments(CommonOptions):
         needs=("decode",),
     )
     num_prompts: Whole = argument(
-        "Number of random requests in a simulation; with --clients, at least four per client.",
+        "Number of random requests in a simulation; with --clients, without --replay, at least four per "
+        "client, up to 50,000 clients.",
         "N",
         limits=(1, LONGEST),
         default=2000,
