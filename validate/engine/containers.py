@@ -4,7 +4,7 @@ Dockerfile.
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import yaml
 
@@ -21,10 +21,16 @@ _ITEM = re.compile(r"^\s*- +", re.M)
 
 
 def of_container(text: str) -> str | None:
-    """The name of the image and the command in one line. None for a text without a declared command."""
+    """The name of the image and the command in one line. If several images are named, the first with a
+    declared command counts. None for a text without a declared command.
+    """
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    at = next((n for n, line in enumerate(lines) if IMAGE.search(line)), None)
-    container = lines if at is None else _container(lines, at)
+    containers: Iterable[Sequence[str]] = _containers(lines) if IMAGE.search(text) else [lines]
+    return next(filter(None, map(_command, containers)), None)
+
+
+def _command(container: Sequence[str]) -> str | None:
+    """The name of the image and the command of a container in one line. None without a declared command."""
     commands: list[str] = []
     arguments: list[str] = []
     for n, line in enumerate(container):
@@ -33,7 +39,7 @@ def of_container(text: str) -> str | None:
             (arguments if _ARGUMENTS.match(line) else commands).append(words)
     if not commands and not arguments:
         return None
-    image = IMAGE.search(text)
+    image = IMAGE.search("\n".join(container))
     command = " ".join([image[0] if image else "", *commands, *arguments]).strip()
     return command if ServerCommand.of(command) else None
 
@@ -49,16 +55,20 @@ def _column(line: str) -> int:
     return item.end() if item else _indent(line)
 
 
-def _container(lines: Sequence[str], at: int) -> Sequence[str]:
-    """The lines that declare the same container as the line with the index `at`."""
-    column = _column(lines[at])
-    start = at
-    while start and _indent(lines[start]) >= column and _column(lines[start - 1]) >= column:
-        start -= 1
-    end = at + 1
-    while end < len(lines) and _indent(lines[end]) >= column:
-        end += 1
-    return lines[start:end]
+def _containers(lines: Sequence[str]) -> Iterator[Sequence[str]]:
+    """The lines of each container that names the image of a server."""
+    end = 0
+    for at, line in enumerate(lines):
+        if at < end or not IMAGE.search(line):
+            continue
+        column = _column(line)
+        start = at
+        while start > end and _indent(lines[start]) >= column and _column(lines[start - 1]) >= column:
+            start -= 1
+        end = at + 1
+        while end < len(lines) and _indent(lines[end]) >= column:
+            end += 1
+        yield lines[start:end]
 
 
 def _value(lines: Sequence[str]) -> Iterator[str]:

@@ -51,6 +51,15 @@ containers:
   args: ["exec vllm serve Q/W --tensor-parallel-size 2 --speculative-config '{\\"method\\": \\"mtp\\"}'"]
   image: vllm/vllm-openai:v0.26.0
 """
+SEVERAL_IMAGES = """
+images:
+  - name: vllm/vllm-openai
+    newTag: v0.26.0
+---
+containers:
+  - args: ["--model", "Q/W", "--tensor-parallel-size", "2"]
+    image: vllm/vllm-openai:v0.25.0
+"""
 SHELL_OF_LINES = """
 command:
 - /bin/bash
@@ -152,6 +161,7 @@ llm = LLM("nvidia/x", tensor_parallel_size=8, speculative_config=draft)
         (DOCKERFILE, f"--model Q/W --tp 2 --engine sglang {END}"),
         (IMAGE_OF_VLLM, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
         (SHELL, f"--model Q/W --tp 2 --draft mtp --engine vllm@0.26.0 {END}"),
+        (SEVERAL_IMAGES, f"--model Q/W --tp 2 --engine vllm@0.25.0 {END}"),
         (SHELL_OF_LINES, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
         (SHELL_WORDS, f"--model Q/W --tp 4 --engine sglang {END}"),
         (SHELL_OF_DOCKER, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
