@@ -107,7 +107,7 @@ def test_a_table_is_never_slower_than_any_length():
 
 
 def test_a_length_is_changed_only_where_that_earns_a_pass_at_every_crossing():
-    """From the second request on three tokens save 1.45 % of the time: less than a pass at every change of it.
+    """From the second request on three tokens save 1.45 % of the time: less than a pass at every change.
 
     Where they save 1.6 % or more the table has both; where passes of drafts grow faster, up to 3 requests.
     """

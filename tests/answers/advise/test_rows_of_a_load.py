@@ -167,6 +167,11 @@ def test_a_limit_is_not_eased_tenfold_or_near_saturation(monkeypatch, row, is_na
     assert (eased(monkeypatch, ["ttft"], **row) is not None) is is_named
 
 
+def test_of_several_eased_limits_none_is_exceeded_tenfold(monkeypatch) -> None:
+    assert eased(monkeypatch, ["ttft", "tpot"], ttft=9.9, tpot=0.04) is not None
+    assert eased(monkeypatch, ["ttft", "tpot"], ttft=10.1, tpot=0.04) is None
+
+
 @pytest.mark.parametrize(("queues", "is_named"), [(False, True), (True, False)])
 def test_a_limit_on_tpot_alone_is_not_eased_for_servers_with_a_queue(monkeypatch, queues, is_named) -> None:
     """No limit then applies to the wait for a seat."""

@@ -38,7 +38,9 @@ def test_a_heading_states_the_acceptance_of_its_part_unless_the_user_does(given,
     assert (drafting.gamma, drafting.tokens_per_iteration) == (2, accepted)
 
 
-@pytest.mark.parametrize("after", ["# MTP, gamma 2 and no figures", f"# MTP, gamma 2 {'x' * 110}\n{{one}}"])
+@pytest.mark.parametrize(
+    "after", ["# MTP, gamma 2\nit did not start", f"# MTP, gamma 2 {'x' * 110}\n{{one}}"]
+)
 def test_a_heading_without_figures_and_a_long_line_divide_no_text(after: str) -> None:
     one = sample("mlx_lm")
     text = f"# baseline\n{one}\n" + after.format(one=one)
