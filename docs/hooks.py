@@ -102,9 +102,13 @@ for (const frame of document.querySelectorAll("iframe.explorer")) {
 """Gives the explorer's frame the height that its page tells."""
 
 
+SHORT_CODE = re.compile(r"<code>(--?[a-z][a-z-]*|[^\s<-]{1,14})</code>")
+"""A flag, or a short word without a hyphen."""
+
+
 def on_page_content(html: str, **_: object) -> str:
-    """Blocks and tables fit the window."""
-    return broken(fitted(html))
+    """Blocks and tables fit the window, and no line ends within a flag or a short word of code."""
+    return SHORT_CODE.sub(r'<code class="whole">\1</code>', broken(fitted(html)))
 
 
 def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:

@@ -1,5 +1,7 @@
 """What a phone makes of printed lines: texts continue under their beginning, rows of tables stay whole."""
 
+import pytest
+
 from tests.scripts import of_docs
 
 BLOCKS = of_docs("blocks")
@@ -47,3 +49,13 @@ def test_a_specification_in_a_table_may_break_between_its_options() -> None:
     row = '<td style="text-align: left;"><code>eagle:features=3,vocab=32000</code></td><p>a,b=c</p>'
     kept = '<td style="text-align: left;"><code>eagle:features=3,<wbr>vocab=32000</code></td><p>a,b=c</p>'
     assert of_docs("breaks").broken(row) == kept
+
+
+def test_flags_and_short_words_of_code_stay_whole_and_long_code_may_break() -> None:
+    pytest.importorskip("mkdocs")
+    page = "<td><code>--num-speculative-tokens</code>, <code>-g</code> <code>N|auto</code></td>"
+    assert of_docs("hooks").on_page_content(page) == page.replace("<code>", '<code class="whole">')
+    for long in ("perfmodel models list", "nvidia/Llama-3.3-70B-Instruct-FP8"):
+        assert (
+            of_docs("hooks").on_page_content(f"<p><code>{long}</code></p>") == f"<p><code>{long}</code></p>"
+        )
