@@ -89,7 +89,9 @@ def import_(
     ] = None,
     out: Annotated[Path | None, Argument("File to write.", "FILE", default="stdout", group="Output")] = None,
 ) -> None:
-    """Convert public kernel tables for a device and an engine into a calibration that states its fit errors."""
+    """Convert public kernel tables for a device and an engine into a calibration that states its fit
+    errors.
+    """
     from perfmodel.validate.fit.indexers import with_indexer
     from perfmodel.validate.fit.kernels import distil
     from perfmodel.validate.fit.kernels_file import COMMENT, calibration_of

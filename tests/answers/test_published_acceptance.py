@@ -46,7 +46,7 @@ def test_a_source_says_how_its_text_was_selected(eagle3) -> None:
 
 
 def test_a_model_with_one_published_acceptance_is_decided_by_it() -> None:
-    """Of Llama-4 Maverick, one figure is known: 2.9 tokens per iteration with three drafted (TensorRT-LLM)."""
+    """Of Llama-4 Maverick, one figure is known: 2.9 tokens per iteration with three drafted."""
     answer = advise("llama-4-maverick", "8xh200", weights="fp8", batch=(8,), context=1024)
     assert answer.verdict in ("speculate", "likely_speculate")
     assert answer.chosen.draft == "eagle3"
