@@ -60,7 +60,7 @@ def test_two_pools_serve_the_rate_at_which_nine_of_ten_requests_are_within_the_l
     def share_within(limits: dict, at: float) -> float:
         return 0.9 if at <= enough else 0.89
 
-    pools: Any = SimpleNamespace(most=10.0, share_within=share_within)
+    pools: Any = SimpleNamespace(max_rate=10.0, share_within=share_within)
     assert highest(pools, limits_s, bound) == pytest.approx(rate, rel=1e-6, abs=1e-5)
 
 
@@ -76,10 +76,10 @@ def pair(prefill_gpus: int = 2, decode_gpus: int = 1, serve: Callable[[int, int]
 
         devices = prefill * prefill_gpus + decode * decode_gpus
         counts = (prefill, decode)
-        return SimpleNamespace(devices=devices, most=100.0, share_within=share_within, counts=counts)
+        return SimpleNamespace(devices=devices, max_rate=100.0, share_within=share_within, counts=counts)
 
     gpus = (SimpleNamespace(gpus=prefill_gpus), SimpleNamespace(gpus=decode_gpus))
-    each: Any = SimpleNamespace(prefill=gpus[0], decode=gpus[1], with_counts=with_counts, most=4.0)
+    each: Any = SimpleNamespace(prefill=gpus[0], decode=gpus[1], with_counts=with_counts, max_rate=4.0)
     each.state = lambda rate: SimpleNamespace(batch=0.0)
     return Pair(each, prefill_rate=5.0, decode_rate=4.0)
 
@@ -132,10 +132,12 @@ def test_pools_are_split_near_equal_capacities() -> None:
     assert splits_at_capacity(few, 20) == [(1, 18), (2, 16)]
 
 
-def server(gpus: int, most: float, highest: float) -> Any:
+def server(gpus: int, usable_rate: float, highest: float) -> Any:
     """A server with its capacity and its highest rate within the limits."""
     layout = Instances(1, gpus, 1, 1)
-    return SimpleNamespace(gpus=gpus, most=most, highest=highest, instance=SimpleNamespace(layout=layout))
+    return SimpleNamespace(
+        gpus=gpus, usable_rate=usable_rate, highest=highest, instance=SimpleNamespace(layout=layout)
+    )
 
 
 def test_the_fewest_devices_of_equal_servers_serve_a_rate_within_the_limits() -> None:
@@ -162,9 +164,9 @@ def test_the_highest_rate_of_a_server_is_found_to_a_thirteenth_of_a_twelfth(enou
         return np.where(rates <= enough, 0.9, 0.89)
 
     made = type("Made", (PoolServer,), {"shares": shares})
-    assert made(LIMITED, None, None, None, most=12.0).highest == pytest.approx(found)
+    assert made(LIMITED, None, None, None, usable_rate=12.0).highest == pytest.approx(found)
     free: Any = SimpleNamespace(limits_s={})
-    assert made(free, None, None, None, most=12.0).highest == 12.0
+    assert made(free, None, None, None, usable_rate=12.0).highest == 12.0
 
 
 @pytest.mark.parametrize(("enough", "found"), [(0, 0), (1, 1), (37, 37), (99, 99), (100, 100), (300, 100)])
@@ -173,7 +175,7 @@ def test_the_most_clients_of_a_server_are_found_exactly(enough: int, found: int)
         return np.where(loads <= enough, 0.9, 0.89), loads
 
     made = type("Made", (PoolServer,), {"under": under})
-    assert made(LIMITED, None, None, None, most=12.0).most_clients(100) == found
+    assert made(LIMITED, None, None, None, usable_rate=12.0).most_clients(100) == found
 
 
 @pytest.mark.parametrize(
@@ -199,7 +201,7 @@ def test_a_servers_tpot_is_estimated_from_the_batch_that_a_request_joins(rate, p
         prompt_at=lambda batch: np.array(prompt_s),
     )
     question: Any = SimpleNamespace(lengths=SimpleNamespace(decoded=20.0))
-    assert PoolServer(question, None, None, steps, most=12.0).tpot_s(rate) == pytest.approx(tpot_s)
+    assert PoolServer(question, None, None, steps, usable_rate=12.0).tpot_s(rate) == pytest.approx(tpot_s)
 
 
 @pytest.mark.parametrize(("best", "shortlist"), [("a", "agfedc"), ("f", "fgedcb"), (None, "gfedc")])

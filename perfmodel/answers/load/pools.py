@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from perfmodel.answers.load.pool_loads import row_at_rate, row_with_clients
 from perfmodel.answers.load.pool_prices import (
     decoder_of,
     lengths_of,
@@ -84,8 +85,8 @@ def _rows(question: TrafficQuery, decoding: Scenario, both: Sequence[TwoPools]) 
 
     def row(pools: TwoPools, load: float) -> PoolRow:
         if question.opens:
-            return pools.at(load, limits_s)
-        return pools.with_clients(load, loop.think_s, limits_s)
+            return row_at_rate(pools, load, limits_s)
+        return row_with_clients(pools, load, loop.think_s, limits_s)
 
     loads = loop.values.tolist()
     batch = max(row(both[0], loads[0]).decode_batch, 1.0)

@@ -1,5 +1,5 @@
-"""Predicts prefill and decode instances in steady state at one draft length: request rate, batch, and the
-times of a request.
+"""Prefill and decode instances in steady state at one draft length: their capacities, their state at a
+request rate, and the times of a request. `pool_loads` makes the rows of an answer from them.
 
 Each of the n instances of a pool serves 1/n of the requests. The mean number of requests on a decode instance
 is its request rate times the decoding time of a request (Little's law). A prefill instance is modelled as a
@@ -13,7 +13,6 @@ from functools import cached_property
 import numpy as np
 
 from perfmodel.answers.load.pool_question import Instances
-from perfmodel.answers.load.pool_row import PoolRow
 from perfmodel.answers.load.pool_state import PoolState, PoolTimes, Prompts
 from perfmodel.answers.load.slo import slo_share
 from perfmodel.operations import Array
@@ -22,8 +21,6 @@ from perfmodel.queueing.moments import Moments, sometimes, uniform
 from perfmodel.queueing.per_token import per_token
 from perfmodel.queueing.steps import StepTimes
 
-HALVINGS = 60
-"""Number of bisection steps in the search for the request rate of clients."""
 MOST_USED = 0.999
 """Largest share of a pool's capacity that is used. At full capacity, the queue would grow without limit."""
 FIXED = Moments(0.0)
@@ -85,7 +82,7 @@ class TwoPools:
         return self.prefill.count / self.prompts.each_s
 
     @property
-    def most(self) -> float:
+    def max_rate(self) -> float:
         """The largest request rate that both pools can serve with a queue of finite length, in requests per
         second.
         """
@@ -188,90 +185,6 @@ class TwoPools:
 
     def share_within(self, limits_s: dict[str, float], rate: float) -> float:
         """The share of requests within all latency limits (in seconds); 0 at a rate above the capacity."""
-        if rate > self.most:
+        if rate > self.max_rate:
             return 0.0
         return float(slo_share(limits_s, self.times(self.state(rate))))
-
-    def row(self, state: PoolState, clients: float | None, limits_s: dict[str, float]) -> PoolRow:
-        """The row for a state.
-
-        - clients: the number of clients; None for a request rate.
-        """
-        times = self.times(state)
-        ttft_p90, ttft_p99 = times.ttft.quantiles(0.9, 0.99).tolist()
-        tpot_p90, tpot_p99 = (
-            float(np.interp(state.batch, self.batches, by_batch)) for by_batch in self.tpot_percentiles
-        )
-        tokens = state.rate * self.lengths.output_mean
-        decode_used = float("inf")
-        if self.decode_rate:
-            decode_used = state.rate / self.decode_rate
-        share_in_time = None
-        if limits_s:
-            share_in_time = float(slo_share(limits_s, times))
-        return PoolRow(
-            request_rate=state.rate,
-            clients=clients,
-            gamma=self.steps.gamma,
-            decode_batch=state.batch,
-            decode_batch_per_gpu=state.batch / self.decode.gpus,
-            tpot_s=state.tpot_s,
-            tpot_p90_s=tpot_p90,
-            tpot_p99_s=tpot_p99,
-            ttft_s=state.ttft_s,
-            ttft_p90_s=ttft_p90,
-            ttft_p99_s=ttft_p99,
-            queue_s=state.queue_s + state.waiting_s,
-            prefill_s=self.prompts.alone_s,
-            transfer_s=self.transfer_s,
-            first_step_s=state.step_s,
-            prefill_used=state.used,
-            decode_used=decode_used,
-            limits="prefill" if self.prefill_rate < self.decode_rate else "decode",
-            saturated=False,
-            slo_share=share_in_time,
-            output_tokens_per_s=tokens,
-            output_tokens_per_s_per_gpu=tokens / self.devices,
-        )
-
-    def at(self, rate: float, limits_s: dict[str, float] | None = None) -> PoolRow:
-        """The row of both pools at a request rate.
-
-        - rate: requests per second of all instances together.
-        """
-        row = self.row(self.state(min(rate, self.most)), None, limits_s or {})
-        if rate <= self.most:
-            return row
-        return replace(row, saturated=True, slo_share=0.0 if limits_s else None)
-
-    def with_clients(
-        self, clients: float, think_s: float = 0.0, limits_s: dict[str, float] | None = None
-    ) -> PoolRow:
-        """The row for a number of clients. Each client waits for its output and then for `think_s` seconds.
-        The request rate is the number of clients divided by the time between two requests of one client.
-        """
-
-        def inside(state: PoolState) -> float:
-            """The number of clients that would send requests at the rate of a state."""
-            return state.rate * (state.ttft_s + self.lengths.decoded * state.tpot_s + think_s)
-
-        low = 0.0
-        high = self.most
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2.0
-            if inside(self.state(middle)) < clients:
-                low = middle
-            else:
-                high = middle
-        state = self.state(low)
-        if not low:  # not one request fits
-            return replace(self.row(state, clients, limits_s or {}), saturated=True)
-        above = self.state(high)
-        if inside(above) > clients:
-            # if larger batches are not faster, different numbers of clients send at the same rate
-            state = state.between(above, (clients - inside(state)) / (inside(above) - inside(state)))
-        waiting = clients - inside(state)
-        if waiting > 1e-6 * clients:
-            # the pool is full, and all other clients wait for it
-            state = state.waited(waiting / low)
-        return self.row(state, clients, limits_s or {})

@@ -43,7 +43,7 @@ def lines_of(
     - rate: requests per second of both pools, which decides how many requests a decode server runs at once.
     """
     gamma = pools.steps.gamma
-    batch = max(1.0, pools.state(min(rate, pools.most)).batch)
+    batch = max(1.0, pools.state(min(rate, pools.max_rate)).batch)
     prefill = _instance(drafting.instances, pools.prefill)
     decode = _instance(drafting.instances, pools.decode)
     default = drafting.question.group_seats * prefill.layout.dp

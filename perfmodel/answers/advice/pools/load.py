@@ -19,6 +19,7 @@ from perfmodel.answers.advice.pools.pairs import (
 )
 from perfmodel.answers.advice.pools.servers import PoolServer, servers_for
 from perfmodel.answers.advice.servers_needed import HEADROOM, OUT_OF_STEP
+from perfmodel.answers.load.pool_loads import row_at_rate, row_with_clients
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.load.pool_row import PoolRow
 from perfmodel.answers.load.slo import SHARE_WANTED
@@ -138,7 +139,7 @@ class AtRate(PoolLoad):
 
     def place(self, server: PoolServer, count: int) -> tuple[float, float]:
         """A sort key: the TPOT of a server with an equal share of the rate, then the capacity."""
-        return server.tpot_s(self.rate / count), -count * server.most
+        return server.tpot_s(self.rate / count), -count * server.usable_rate
 
     def suffices(self, rate: float) -> bool:
         """Whether `rate` is at least the rate of the question."""
@@ -146,7 +147,7 @@ class AtRate(PoolLoad):
 
     def row(self, pools: TwoPools, limits_s: dict[str, float]) -> PoolRow:
         """The latencies of both pools at the rate of the question."""
-        return pools.at(self.rate, limits_s)
+        return row_at_rate(pools, self.rate, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
         """The pools on the fewest devices that serve the rate. In each pool, the search tries the smallest
@@ -159,7 +160,7 @@ class AtRate(PoolLoad):
         return cheapest(counts, lambda pools: self._serve(pools, limits_s))
 
     def _serve(self, pools: TwoPools, limits_s: dict[str, float]) -> bool:
-        if self.rate > HEADROOM * pools.most:
+        if self.rate > HEADROOM * pools.max_rate:
             return False
         return not limits_s or pools.share_within(limits_s, self.rate) >= SHARE_WANTED
 
@@ -232,7 +233,7 @@ class OfClients(PoolLoad):
     def place(self, server: PoolServer, count: int) -> tuple[float, float]:
         """A sort key: the TPOT of one server with its share of the clients, then the capacity."""
         load = server.question.loop.load(self.of_each(count))
-        return float(mean_tpot_s(server.steps, load, server.limits)[0]), -count * server.most
+        return float(mean_tpot_s(server.steps, load, server.limits)[0]), -count * server.usable_rate
 
     def suffices(self, rate: float) -> bool:
         """Whether `rate` is above 0. The rate is 0 if the clients are not served within the limits."""
@@ -242,7 +243,7 @@ class OfClients(PoolLoad):
         """The latencies of both pools with all clients. A client sends its next request as soon as it has
         its output.
         """
-        return pools.with_clients(float(self.clients), 0.0, limits_s)
+        return row_with_clients(pools, float(self.clients), 0.0, limits_s)
 
     def fewest_pools(self, pairs: Sequence[Pair], limits_s: dict[str, float]) -> TwoPools | None:
         """The pools on the fewest devices that serve the clients within the limits. The result is None
@@ -264,7 +265,7 @@ class OfClients(PoolLoad):
         a limit.
         """
         each = pair.each
-        batch = each.state(min(pair.decode_rate, each.most)).batch
+        batch = each.state(min(pair.decode_rate, each.max_rate)).batch
         decoding_s = batch / pair.decode_rate
         first_s = limits_s.get("ttft", math.inf)
         return self.clients / min(first_s + decoding_s, limits_s.get("e2e", math.inf))

@@ -82,7 +82,7 @@ def highest(pools: TwoPools, limits_s: dict[str, float], bound: float) -> float:
     """The highest request rate up to `bound` at which the share `SHARE_WANTED` of the requests meets the
     limits. Without limits, the result is the share `HEADROOM` of the capacity.
     """
-    most = min(bound, HEADROOM * pools.most)
+    most = min(bound, HEADROOM * pools.max_rate)
     if not limits_s or pools.share_within(limits_s, most) >= SHARE_WANTED:
         return most
     low = 0.0

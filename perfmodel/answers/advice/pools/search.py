@@ -112,9 +112,9 @@ class Search:
         """
         best: PoolServer | None = None
         rate = 0.0
-        for server in sorted(servers, key=lambda each: -(self.gpus // each.gpus) * each.most):
+        for server in sorted(servers, key=lambda each: -(self.gpus // each.gpus) * each.usable_rate):
             count = self.gpus // server.gpus
-            if count * server.most / HEADROOM <= rate:
+            if count * server.usable_rate / HEADROOM <= rate:
                 break
             found = self.load.rate_of_servers(server, count)
             if found > rate:

@@ -31,14 +31,15 @@ the first search and the next higher rate.
 class PoolServer:
     """One server at one draft length.
 
-    - most: the share `HEADROOM` of the server's capacity, in requests per second, without latency limits.
+    - usable_rate: the share `HEADROOM` of the server's capacity, in requests per second, without latency
+      limits.
     """
 
     question: TrafficQuery
     draft: str | None
     instance: Instance
     steps: StepTimes
-    most: float
+    usable_rate: float
 
     @property
     def gpus(self) -> int:
@@ -52,9 +53,9 @@ class PoolServer:
 
     def tpot_s(self, rate: float) -> float:
         """Mean time per output token at a request rate, in seconds. The time is estimated from the mean
-        batch, and infinite above `most`.
+        batch, and infinite above `usable_rate`.
         """
-        if rate > self.most:
+        if rate > self.usable_rate:
             return math.inf
         steps = self.steps
         iterations = steps.iterations(self.question.lengths)
@@ -101,17 +102,17 @@ class PoolServer:
         limits_s = self.question.limits_s
         answer_s = limits_s.get("tpot", math.inf) * self.question.lengths.decoded
         whole_s = min(limits_s.get("ttft", math.inf) + answer_s, limits_s.get("e2e", math.inf))
-        return self.most / HEADROOM * whole_s
+        return self.usable_rate / HEADROOM * whole_s
 
     @cached_property
     def highest(self) -> float:
         """The highest request rate at which the share `SHARE_WANTED` of the requests meets the limits.
-        Without limits, the result is `most`.
+        Without limits, the result is `usable_rate`.
         """
         if not self.question.limits_s:
-            return self.most
+            return self.usable_rate
         low = 0.0
-        rates = np.linspace(self.most / TRIED, self.most, TRIED)
+        rates = np.linspace(self.usable_rate / TRIED, self.usable_rate, TRIED)
         for _ in range(2):
             enough = self.shares(rates) >= SHARE_WANTED
             met = int(np.argmin(enough)) if not enough.all() else enough.size
@@ -128,9 +129,9 @@ def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
     for instance in drafting.instances:
         for steps in instance.steps.values():
             limits = limits_of(question, instance.layout)
-            most = HEADROOM * capacity(steps, question.lengths, limits).requests_per_s
-            if most:
-                yield PoolServer(question, drafting.draft, instance, steps, most)
+            usable_rate = HEADROOM * capacity(steps, question.lengths, limits).requests_per_s
+            if usable_rate:
+                yield PoolServer(question, drafting.draft, instance, steps, usable_rate)
 
 
 def servers_for(servers: Iterable[PoolServer], rate: float) -> Instances | None:
@@ -139,8 +140,8 @@ def servers_for(servers: Iterable[PoolServer], rate: float) -> Instances | None:
     """
     best: Instances | None = None
     gpus = math.inf
-    for server in sorted(servers, key=lambda each: math.ceil(rate / each.most) * each.gpus):
-        if math.ceil(rate / server.most) * server.gpus >= gpus:
+    for server in sorted(servers, key=lambda each: math.ceil(rate / each.usable_rate) * each.gpus):
+        if math.ceil(rate / server.usable_rate) * server.gpus >= gpus:
             break
         if server.highest and math.ceil(rate / server.highest) * server.gpus < gpus:
             best = replace(server.instance.layout, count=math.ceil(rate / server.highest))
