@@ -211,7 +211,7 @@ def test_six_layouts_of_one_pool_are_predicted_as_in_traffic(monkeypatch, best, 
     """
     instances = [SimpleNamespace(candidate=name) for name in "abcdefg"]
     lengths = [
-        SimpleNamespace(instance=each, gpus=1, most=1.0, tpot_s=(9.0 - at) + longer)
+        SimpleNamespace(instance=each, gpus=1, usable_rate=1.0, tpot_s=(9.0 - at) + longer)
         for at, each in enumerate(instances)
         for longer in (3.0 * at, 0.0)
     ]
