@@ -123,7 +123,8 @@ def check_enough(timings: Sequence[Timing], aside: Sequence[Timing] = ()) -> Non
     where = f"--from: {shown or 'no file'}"
     advice = "`perfmodel validate engine --plan` prints the runs worth making"
     if aside:
-        advice = f"{len(aside)} steps are set aside for the prefill in them; {advice}"
+        steps = "1 step is" if len(aside) == 1 else f"{len(aside)} steps are"
+        advice = f"{steps} set aside because of a prefill; {advice}"
     lengths = sorted({t.gamma for t in timings})
     if len(lengths) < 2:
         stated = ", ".join(map(str, lengths)) or "none"

@@ -221,7 +221,7 @@ def test_rows_with_much_prefill_are_set_aside_and_named() -> None:
 )
 def test_too_little_is_refused_in_one_line(rows, says) -> None:
     refused(f"--from: (x|no file): must hold {says}.*--plan", check_enough, rows)
-    says = r"--from: slow\.json: must hold two .*: 1 steps are set aside for the prefill"
+    says = r"--from: slow\.json: must hold two .*: 1 step is set aside because of a prefill"
     slow = structs.replace(timing(1.0, 1024.0, 3), where="slow.json")
     refused(says, check_enough, [], [slow])
 

@@ -129,7 +129,7 @@ def test_steps_with_too_much_prefill_are_not_enough_for_a_calibration(monkeypatc
     both = drafted + plain
     text = both + both.replace("327680", "655360")
     _, out = pasted(monkeypatch, capsys, text, "--draft", "eagle3", "--from", "-")
-    assert "4 steps are set aside for the prefill in them" in " ".join(out.split())
+    assert "4 steps are set aside because of a prefill" in " ".join(out.split())
     assert "enough for a calibration: save" not in out
 
 
