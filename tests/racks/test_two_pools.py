@@ -124,3 +124,9 @@ def test_the_best_split_of_the_devices_serves_the_highest_rate() -> None:
     pools = replace(pools_with(np.full(4, 0.05), prefill_s=1.0), prefill=one, decode=Instances(8, 1))
     assert pools.best_split == (4, 5)
     assert pools.ratio == pytest.approx(0.8)
+
+
+def test_of_equal_splits_the_one_with_fewer_prefill_instances_is_best() -> None:
+    """Four devices have room for one decode instance of two devices, beside one or two for prefill."""
+    pools = pools_with(np.full(4, 0.05), prefill_s=1.0)
+    assert replace(pools, prefill=Instances(2, 1), decode=Instances(1, 2)).best_split == (1, 1)
