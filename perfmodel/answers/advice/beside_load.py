@@ -18,6 +18,7 @@ from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_formats import with_smaller_cache
 from perfmodel.answers.advice.smaller_servers import MUCH_SOONER, NOTICED, SmallerServers
 from perfmodel.answers.advice.started import started
+from perfmodel.answers.advice.switched_servers import with_larger_share
 from perfmodel.answers.text import seconds
 
 NEARLY_GOOD = 1.1
@@ -35,14 +36,15 @@ LONG_WAIT_S = 1.0
 def beside_load(
     question: AdviseQuery, decision: LoadDecision, chosen: Served, smaller: Sequence[SmallerServers]
 ) -> Iterator[Alternative]:
-    """Alternatives with fewer GPUs, smaller number formats, a simpler layout, a shorter TTFT or a shorter
-    draft.
+    """Alternatives with fewer GPUs, smaller number formats, a larger share of the memory, a simpler layout, a
+    shorter TTFT or a shorter draft.
 
     - smaller: servers with smaller formats of weights or cache that are better than the choice.
     """
     named = (
         _on_fewer_gpus(question, chosen),
         *(each.alternative for each in smaller),
+        with_larger_share(question, chosen),
         _simpler(question, decision, chosen),
         _sooner(question, decision, chosen),
         _shorter(question, decision.option or chosen),

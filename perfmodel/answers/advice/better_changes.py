@@ -68,7 +68,8 @@ def better_changes(
         top = max(found, key=lambda changed: changed.gain, default=None)
         if top is not None and _is_named(top.gain, enough, before):
             before = top.gain
-            yield _named(top), _alternative(top, decision)
+            flags = switch_text(top.changes)
+            yield change_of(flags, top.query, top.point, top.gain), _alternative(top, decision)
 
 
 def _is_named(gain: float, enough: float, before: float | None) -> bool:
@@ -147,16 +148,22 @@ def as_asked(changes: Changes) -> Changes:
     return {name: (value,) if name in listed else value for name, value in changes.items()}
 
 
-def _named(changed: _Changed) -> BetterChange:
-    point = changed.point
-    flags = switch_text(changed.changes)
+def change_of(
+    flags: str, query: AdviseQuery, point: PricedPoint, gain: float, decoding: float = 1.0
+) -> BetterChange:
+    """The change to a point. The interval of its gain comes from that of the speedup of the draft.
+
+    - query: the changed question.
+    - gain: how many times better the servers are than the choice.
+    - decoding: the share of their time that the draft can shorten.
+    """
     if not point.gamma:
-        return BetterChange(flags, None, 0, point.batch, changed.gain)
-    speedup, interval = point_speedup(changed.query, point)
+        return BetterChange(flags, None, 0, point.batch, gain)
+    speedup, interval = point_speedup(query, point)
     if interval is not None:
-        interval = interval[0] / speedup * changed.gain, interval[1] / speedup * changed.gain
-    draft = point.candidate.scenario.draft.name
-    return BetterChange(flags, draft, point.gamma, point.batch, changed.gain, interval)
+        low, high = (gain / (1.0 - decoding + decoding * speedup / bound) for bound in interval)
+        interval = low, high
+    return BetterChange(flags, point.candidate.scenario.draft.name, point.gamma, point.batch, gain, interval)
 
 
 def _alternative(changed: _Changed, decision: Decision) -> Alternative:
@@ -169,15 +176,18 @@ def _alternative(changed: _Changed, decision: Decision) -> Alternative:
     gain = f"{changed.gain:.2f} times the choice"
     text = f"With {switch_text(changed.changes)}{pays}: {point_text(point)}: {pace}, {gain}"
     seats = seats_of(query, point)
-    return Alternative.of(f"{text}{_new_defects(changed, decision)}", query, point, seats)
+    return Alternative.of(f"{text}{new_defects(query, point, decision.rival)}", query, point, seats)
 
 
-def _new_defects(changed: _Changed, decision: Decision) -> str:
-    """The known defects that affect a draft only after the change, in words."""
-    point, before = changed.point, decision.rival
+def new_defects(query: AdviseQuery, point: PricedPoint, before: PricedPoint | None) -> str:
+    """The known defects that affect the draft of a point only after a change, in words.
+
+    - query: the changed question.
+    - before: the point before the change.
+    """
     if not point.gamma:
         return ""
-    context = float(changed.query.context)
+    context = float(query.context)
     met = known_defects(point.candidate.scenario, context, point.gamma)
     old = () if before is None else known_defects(before.candidate.scenario, context, before.gamma)
     return "".join(f" ({defect_warning(defect)})" for defect in met if defect not in old)

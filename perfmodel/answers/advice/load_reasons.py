@@ -19,7 +19,7 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
     rate of the choice. For comparison, the text states the same for the best servers without a draft, or with
     a draft if the choice has no draft.
     """
-    needs = f"{load_text(question)}: {served_text(chosen)}"
+    needs = f"{load_text(question)}: {served_text(chosen)}{_wait_text(question, chosen)}"
     needs += _tie_text(question, decision, chosen)
     baseline, rival = decision.baseline, decision.rival
     if not chosen.row.gamma:
@@ -31,6 +31,17 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
     return f"{needs}; without a draft {served_text(baseline)}{_interval(question, decision)}"
+
+
+def _wait_text(question: AdviseQuery, chosen: Served) -> str:
+    """The numbers of running and of waiting clients with the resulting TTFT, in words. The text is empty
+    unless clients wait for a seat, and for an offline job, which has no TTFT to meet.
+    """
+    if question.clients is None or question.fills or not chosen.queues:
+        return ""
+    running = round(chosen.candidate.layout.replicas * chosen.row.running_mean)
+    wait = f"TTFT {seconds(chosen.ttft_s)}"
+    return f" ({running} clients run and {question.clients - running} wait for a seat, {wait})"
 
 
 def _tie_text(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> str:

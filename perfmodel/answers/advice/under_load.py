@@ -28,6 +28,7 @@ from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_servers import first_of_smaller, smaller_servers
+from perfmodel.answers.advice.switched_servers import with_other_backend
 from perfmodel.answers.load.completed import check_positions
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.point.calibrated import Calibrated
@@ -139,7 +140,12 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     smaller = list(smaller_servers(question, chosen))
     if (cached := smaller_cache(question, chosen)) is not None:
         smaller.append(cached)
-    alternatives = (*beside_load(question, decision, chosen, smaller), *_own_layer(question, decision))
+    switched = list(with_other_backend(question, chosen))
+    alternatives = (
+        *(alternative for _, alternative in switched),
+        *beside_load(question, decision, chosen, smaller),
+        *_own_layer(question, decision),
+    )
     first = first_of_smaller(chosen, smaller, by_cost=question.objective == "cost")
     several = line_to_try is not None or any(each.line for each in alternatives)
     if first is None and several and decision.verdict == "unknown_acceptance":
@@ -151,6 +157,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     return replace(
         choice,
         alternatives=alternatives,
+        better_changes=tuple(change for change, _ in switched),
         run_first=None if first is None else first.text,
         first_line=None if first is None else first.line,
         likely=decision.likely,
@@ -162,7 +169,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
 
 def _own_layer(question: AdviseQuery, decision: LoadDecision) -> Iterator[Alternative]:
     """The target's own MTP layer beside another draft, at the mean batch of the best baseline."""
-    if decision.rival is None or (baseline := decision.baseline) is None:
+    if decision.verdict == "unknown_acceptance" or (baseline := decision.baseline) is None:
         return
     point = baseline.at_its_batch(question)
     own = own_layer(at_batch(question, point.batch), point, question, baseline.started_seats)

@@ -58,19 +58,27 @@ def switched(query: Query, scenario: Scenario) -> Iterator[tuple[Changes, Scenar
 
 def switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
     """The changes to try. Each is one changed argument of the question."""
-    machine = scenario.machine
-    attention = engine_attention().get(engine_of(machine.calibration) or "")
-    if attention is not None and query.kv_reread is None:
-        gpu = machine.gpu
-        version = machine.calibration.version
-        for name in attention.choices(gpu.architecture, gpu.vendor, scenario.target.head, version):
-            if name != machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv):
-                yield {"attention_backend": name}
-    if attention is not None and scenario.precision.kv.name in ("bf16", "fp16"):
+    if query.kv_reread is None:
+        for name in other_backends(scenario):
+            yield {"attention_backend": name}
+    chooses = engine_of(scenario.machine.calibration) in engine_attention()
+    if chooses and scenario.precision.kv.name in ("bf16", "fp16"):
         yield {"kv_dtype": SMALLER_KV}
     if not scenario.draft.views_target_cache:
         for degree in {1, query.tp} - {scenario.draft.tensor_parallel}:
             yield {"draft_tp": degree}
+
+
+def other_backends(scenario: Scenario) -> list[str]:
+    """The attention backends that the engine offers instead of the predicted one."""
+    machine = scenario.machine
+    attention = engine_attention().get(engine_of(machine.calibration) or "")
+    if attention is None:
+        return []
+    gpu, head = machine.gpu, scenario.target.head
+    used = machine.attention.backend(head, scenario.precision.narrow_kv)
+    choices = attention.choices(gpu.architecture, gpu.vendor, head, machine.calibration.version)
+    return [name for name in choices if name != used]
 
 
 def _with(changes: Changes, changed: Scenario, query: Query, speedup: float) -> Remedy | None:
