@@ -49,4 +49,4 @@ def test_wheel_and_sdist_hold_code_and_data_and_nothing_else(built: Archives) ->
     assert root_files <= packed
     assert {name.split("/")[0] for name in names} == {"perfmodel"}
     assert not [name for name in names | packed if name.endswith(".pyc")]
-    assert built.wheel.stat().st_size < 2.9e6
+    assert built.wheel.stat().st_size < 3.0e6
