@@ -17,6 +17,7 @@ from perfmodel.cli.advise_words import (
     nearest_text,
     on_off_text,
     point_text,
+    runs_text,
     scope,
     searched,
     slow_text,
@@ -101,7 +102,7 @@ def _say_choice(a: Advice, chosen: Pick) -> None:
     if chosen.power_w is not None:
         say(f"Energy: {chosen.joules_per_token:.2f} J per token, {chosen.power_w:.0f} W per device.")
     if chosen.runs_in is not None:
-        say(f"The draft runs in: {chosen.runs_in}.")
+        say(f"The draft runs in: {runs_text(chosen.runs_in)}.")
     if (p := a.not_run) is not None:
         point = f"{point_text(p)}, {ratio_text(a.gain(p) or p.speedup)} the best baseline"
         say(

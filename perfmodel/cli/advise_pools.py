@@ -55,6 +55,8 @@ def _say_servers(advice: PoolAdvice) -> None:
             return
         say(f"{each.pool} pool, {number}:")
         say_whole(each.line)
+        if each.nodes:
+            say(f"{each.nodes}.")
     if advice.router:
         say(f"{advice.router}.")
 

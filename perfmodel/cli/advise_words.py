@@ -64,15 +64,34 @@ def _headline_under_load(a: Advice, p: Pick) -> str:
         choice = f": the baseline, {p.layout}"
         if (o := a.option) is None:
             return choice
-        return f"{choice}; with {draft_text(o)}, gamma {o.gamma}, {o.layout}, TPOT {seconds(o.tpot_s)}"
+        tpot = f"TPOT {seconds(o.tpot_s)}{_at_mean_batch(a)}"
+        return f"{choice}; with {draft_text(o)}, gamma {o.gamma}, {o.layout}, {tpot}"
     choice = f": {draft_text(p)}, gamma {p.gamma}, {p.layout}"
     if (b := a.baseline) is None:
         return choice
     gpus = "" if b.gpus == p.gpus else f"{_counted(p.gpus, 'GPU')} instead of {b.gpus}, "
     if p.tpot_s > b.tpot_s and p.all_servers_tokens_per_s > b.all_servers_tokens_per_s:
         rates = f"{p.all_servers_tokens_per_s:,.0f} tokens/s instead of {b.all_servers_tokens_per_s:,.0f}"
-        return f"{choice}; {gpus}{rates}"
-    return f"{choice}; {gpus}TPOT {seconds(p.tpot_s)} instead of {seconds(b.tpot_s)}"
+        return f"{choice}; {gpus}{rates}{_at_mean_batch(a)}"
+    tpot = f"TPOT {seconds(p.tpot_s)} instead of {seconds(b.tpot_s)}"
+    return f"{choice}; {gpus}{tpot}{_at_mean_batch(a)}"
+
+
+def _at_mean_batch(a: Advice) -> str:
+    """The speedup of the draft at its mean batch, with its interval; empty if it is not known."""
+    if a.robustness is None or a.robustness.gain_over_baseline is None:
+        return ""
+    interval = interval_text(a.robustness.gain_over_baseline_interval)
+    return f"; decoding alone at its mean batch {a.robustness.gain_over_baseline:.2f}x{interval}"
+
+
+def runs_text(runs_in: str) -> str:
+    """The engines that run a draft. The version is that of the draft's method: the data of engines have no
+    versions of single models and heads.
+    """
+    if " >= " not in runs_in:
+        return runs_in
+    return f"{runs_in}, the first version with its method (newer models may need a later one)"
 
 
 def nearest_text(n: Nearest) -> str:

@@ -5,9 +5,12 @@ line.
 from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.one_server import line_of, serve
+from perfmodel.answers.advice.one_server import line_of, nodes_text, serve
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.servers.base import MODEL
+from perfmodel.answers.question import Named
+from perfmodel.specs import GPUSpec, weight_format
+from perfmodel.specs.models.checkpoints import main_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,17 @@ class Alternative:
             text += "".join(f" ({note})" for note in lines.notes if "--model-path" in note)
         if line is not None and f" {MODEL} " in f"{line} ":
             text += f" ({MODEL} stands for such a checkpoint)"
+        if not _computes(query, point.candidate.scenario.machine.gpu):
+            text += " (this GPU has no FP8 arithmetic: such weights save only memory and its bandwidth)"
+        if lines is not None and (nodes := nodes_text(lines, point)):
+            text += f" ({nodes})"
         return cls(text, point.layout.replicas, line)
+
+
+def _computes(query: AdviseQuery, gpu: GPUSpec) -> bool:
+    """Whether a device computes in the format of the question's weights if these are FP8."""
+    weights = main_format(Named.of(query).precision(query).weights.name)
+    return weight_format(weights).base.compute != "fp8" or "fp8" in gpu.peak
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,5 +98,6 @@ def with_shorter_draft(shorter: ShorterDraft) -> Alternative:
     """The alternative of the same server with a shorter draft that is nearly as fast. In the command line,
     only the draft length changes.
     """
-    kept = f"gamma {shorter.gamma} keeps {shorter.share:.0%} of the speedup"
+    share = "all" if shorter.share >= 1.0 else f"{shorter.share:.0%}"
+    kept = f"gamma {shorter.gamma} keeps {share} of the speedup"
     return Alternative(f"A shorter draft loses less if fewer tokens are accepted: {kept}", 1, None)

@@ -13,7 +13,7 @@ from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
-from perfmodel.answers.advice.smaller_formats import SMALLER, four_bit_checkpoints, may_be_smaller
+from perfmodel.answers.advice.smaller_formats import eight_bits, four_bit_checkpoints, may_be_smaller
 from perfmodel.answers.advice.ways import smaller_caches
 from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.point.whatif_answer import Remedy
@@ -91,7 +91,7 @@ def _eight_bits(query: AdviseQuery, decision: Decision, remedies: Sequence[Remed
         usual = smaller_caches(decision.chosen.candidate)[:1]
         yield from ({"kv_dtype": name} for name in dict.fromkeys((*usual, *caches)))
     if may_be_smaller(query):
-        yield {"weights": SMALLER}
+        yield {"weights": eight_bits(query)}
 
 
 def _with_format(search: Search, decision: Decision, changes: Changes) -> _Changed | None:

@@ -124,6 +124,10 @@ def _decode_share(question: AdviseQuery, chosen: Served) -> float:
 
 
 def _worth_the_risk(question: AdviseQuery, chosen: Served) -> bool:
-    """Whether to recommend a draft although its gain in `whatif` at its mean batch is too close to call."""
+    """Whether to recommend a draft although its gain in `whatif` at its mean batch is too close to call. In
+    an offline job, nobody waits for an answer, so the simpler server is preferred unless the gain is sure.
+    """
+    if question.fills:
+        return False
     speedup, interval = point_speedup(question, chosen.at_its_batch(question))
     return interval is None or worth_the_risk(speedup, interval)

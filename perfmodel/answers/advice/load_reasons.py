@@ -4,11 +4,10 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import draft_text
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_order import near_tie, time_s, used
-from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
-from perfmodel.answers.text import clients, interval_text, request_rate, seconds
+from perfmodel.answers.text import clients, request_rate, seconds
 
 SEEN = 0.005
 """A smaller share would be printed as 0 %, so the text does not mention it."""
@@ -27,10 +26,10 @@ def load_reason(question: AdviseQuery, decision: LoadDecision, chosen: Served) -
             return f"{needs}{_without_rival(question, decision)}"
         name = rival.candidate.scenario.draft.name
         with_draft = f"{served_text(rival)}{_near_tie(question, chosen, rival)}"
-        return f"{needs}; with {name} {with_draft}{_interval(question, decision)}"
+        return f"{needs}; with {name} {with_draft}"
     if baseline is None:
         return f"{needs}; no layout serves it without a draft"
-    return f"{needs}; without a draft {served_text(baseline)}{_interval(question, decision)}"
+    return f"{needs}; without a draft {served_text(baseline)}"
 
 
 def _wait_text(question: AdviseQuery, chosen: Served) -> str:
@@ -80,15 +79,6 @@ def _near_tie(question: AdviseQuery, chosen: Served, rival: Served) -> str:
     if rival.candidate.layout.gpus != chosen.candidate.layout.gpus or not SEEN <= less <= ALIKE:
         return ""
     return f" ({less:.0%} less time, a near tie)"
-
-
-def _interval(question: AdviseQuery, decision: LoadDecision) -> str:
-    """The speedup of a draft that is too close to call, at its mean batch; empty for another verdict."""
-    drafting = decision.option or decision.chosen
-    if drafting is None or decision.verdict != "too_close_to_call":
-        return ""
-    speedup, interval = point_speedup(question, drafting.at_its_batch(question))
-    return f"; at its mean batch the draft gives {speedup:.2f}x{interval_text(interval)}"
 
 
 def _without_rival(question: AdviseQuery, decision: LoadDecision) -> str:

@@ -41,7 +41,8 @@ def worth_the_risk(gain: float, interval: tuple[float, float]) -> bool:
 @dataclass(frozen=True, slots=True)
 class Robustness:
     """How certain the choice is. If the answer has an `option`, all fields except `gain_over_runner_up` are
-    about the draft of the option.
+    about the draft of the option. Under a load, only the gain over the baseline is given: the speedup of
+    `whatif` at the mean batch.
 
     - alpha: the acceptance of the chosen draft, as one value for all positions.
     - smallest_alpha, smallest_tokens_per_iteration: the values at which the draft would only be as good as

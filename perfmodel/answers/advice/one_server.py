@@ -11,6 +11,7 @@ from perfmodel.answers.advice.engine_lines import Export, export
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served_target import served_with
 from perfmodel.answers.advice.servers import servers
+from perfmodel.answers.advice.servers.base import HEAD
 from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
 from perfmodel.answers.point.remedies import remedies
 from perfmodel.answers.point.verdict import Verdict, verdict
@@ -88,6 +89,16 @@ def line_of(lines: Export, point: PricedPoint) -> str | None:
     """
     engine = engine_of(point.candidate.scenario.machine.calibration)
     return None if engine is None else lines.lines.get(engine)
+
+
+def nodes_text(lines: Export, point: PricedPoint) -> str:
+    """What stands for the address in the line of a server on several nodes, and how the line of each other
+    node differs. The result is empty for one node.
+    """
+    engine = engine_of(point.candidate.scenario.machine.calibration)
+    remark = lines.remarks.get(engine or "", "")
+    start = remark.find(f"{HEAD} stands for")
+    return remark[start:] if start >= 0 else ""
 
 
 def of_other_weights(query: AdviseQuery, point: PricedPoint) -> tuple[str, ...]:

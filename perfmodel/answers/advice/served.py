@@ -16,6 +16,7 @@ from perfmodel.answers.advice.servers_needed import (
     queues,
     replicas_needed,
     replicas_without_queue,
+    seats_of_group,
     share_of_load,
 )
 from perfmodel.answers.load.load_verdict import TrafficVerdict
@@ -26,10 +27,6 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow
 from perfmodel.speculation import Workload, predict
 
-UNEVEN = 1.25
-"""The largest number of requests that a server (or attention group) runs at once is its equal share of all
-clients times this factor. This is an assumption.
-"""
 SPREAD = 4.0
 """The number of running requests is assumed to exceed its mean by at most this many standard deviations."""
 GRANULE = 8
@@ -105,6 +102,18 @@ class Served:
         if self.asked.max_concurrency:
             return self.seats
         return min(self.seats, seats_beyond(self.row.running_mean))
+
+    @property
+    def many_seats(self) -> tuple[str, ...]:
+        """A warning if the command line gives an attention group more seats than the engine's default. Steps
+        of so many sequences were hardly measured.
+        """
+        seats = math.ceil(self.started_seats / self.asked.dp)
+        default = replace(self.asked, max_num_seqs=None).group_seats
+        if not self.asked.max_concurrency or seats <= default:
+            return ()
+        known = f"{seats} seats are more than the engine's default of {default}"
+        return (f"{known}: steps beyond the largest CUDA graph may take longer than predicted",)
 
     @property
     def point(self) -> PricedPoint:
@@ -275,4 +284,4 @@ def _seats_for(clients: int, groups: int, replicas: int) -> int:
     """
     if groups * replicas == 1:
         return clients
-    return groups * math.ceil(UNEVEN * math.ceil(clients / groups))
+    return groups * seats_of_group(clients, groups)

@@ -3,6 +3,7 @@
 import math
 from bisect import bisect_left
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,10 @@ OUT_OF_STEP = 0.05
 equal length would all send at the same time, but real clients do not. Larger shares do not change the
 latencies further.
 """
+UNEVEN = 1.25
+"""The largest number of requests that a server (or attention group) runs at once is its equal share of all
+clients times this factor. This is an assumption.
+"""
 MOST_SERVERS = 64
 """Largest number of servers among which clients are divided, if the latency limits decide the number."""
 QUEUE = 1.1
@@ -41,9 +46,22 @@ def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **loa
 
     - load: the load as arguments of `traffic`.
 
-    The question states the largest number of requests at once, as the printed command does.
+    The question states the largest number of requests at once, as the printed command does. Clients get a
+    seat each, even if they are more than the engine's default number of seats.
     """
-    return _of_candidate(question, candidate, drafts, **load).planned
+    asked = _of_candidate(question, candidate, drafts, **load)
+    if asked.max_num_seqs is None and asked.max_concurrency:
+        seats = seats_of_group(max(asked.max_concurrency), asked.dp)
+        if seats > asked.group_seats:
+            return replace(asked, max_num_seqs=seats)
+    return asked.planned
+
+
+def seats_of_group(clients: int, groups: int) -> int:
+    """The largest number of requests that an attention group runs at once for the clients of its server. If
+    several groups share the clients, it is more than an equal share, because they are divided unevenly.
+    """
+    return math.ceil(UNEVEN * math.ceil(clients / groups))
 
 
 def _of_candidate(question: AdviseQuery, candidate: Candidate, drafts: bool, **load: Any) -> TrafficQuery:

@@ -21,7 +21,8 @@ class ShorterDraft:
     """A shorter draft length that is nearly as fast as the chosen length.
 
     - gamma: the shorter length.
-    - share: its speedup divided by that of the chosen length, at the same batch.
+    - share: its speedup divided by that of the chosen length, at the same batch. It is at most 1, because the
+      chosen length is the best one over the whole load, not at this batch.
     """
 
     gamma: int
@@ -42,4 +43,4 @@ def shorter_draft(query: AdviseQuery, point: PricedPoint | None) -> ShorterDraft
     shortest = int(near[0])
     if shortest > point.gamma - LEAST_SHORTER:
         return None
-    return ShorterDraft(shortest, float(shares[shortest]))
+    return ShorterDraft(shortest, min(1.0, float(shares[shortest])))

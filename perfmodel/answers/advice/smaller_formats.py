@@ -12,6 +12,8 @@ from perfmodel.specs.models.checkpoints import FOUR_BIT_GROUPS, checkpoint, main
 
 SMALLER = "fp8"
 """The format to which vLLM and SGLang can quantise weights when they load them, and KV caches."""
+INTEGERS = "int8"
+"""The 8-bit format of weights and activations for devices that do not compute in FP8."""
 FOUR_BIT_FLOATS = {"NVIDIA": "nvfp4", "AMD": "mxfp4"}
 """Vendor -> the format of 4-bit floats in which its devices compute."""
 MOST_FOUR_BIT_BYTES = 0.7
@@ -50,7 +52,8 @@ def in_smaller_weights(query: AdviseQuery) -> Iterator[tuple[str, AdviseQuery]]:
     if not _serves_as_published(query):
         return
     if may_be_smaller(query) or _has_smaller_fp8(query):
-        yield f"--weights {SMALLER}", replace(query, weights=SMALLER)
+        weights = eight_bits(query)
+        yield f"--weights {weights}", replace(query, weights=weights)
     if (repository := _four_bit_checkpoint(query)) is not None:
         yield f"--model {repository}", replace(query, model=repository, weights=None)
 
@@ -74,6 +77,19 @@ def with_smaller_cache(flags: str, query: AdviseQuery) -> Iterator[tuple[str, Ad
         return
     if not named.precision(query).narrow_kv:
         yield f"{flags}--kv-dtype {SMALLER}", replace(query, kv_dtype=SMALLER)
+
+
+def eight_bits(query: AdviseQuery) -> str:
+    """The 8-bit weight format to try. This is INT8 on a device that multiplies 8-bit integers but not FP8
+    (such as NVIDIA's Ampere) if such a checkpoint is known, and otherwise FP8. On such a device, FP8 weights
+    only save memory and its bandwidth.
+    """
+    peak = Named.of(query).gpu.peak
+    served, engine = served_id(query.model), query.served_by
+    if "fp8" in peak or INTEGERS not in peak or served is None or engine is None:
+        return SMALLER
+    known = checkpoint(served, INTEGERS, Named.of(query).gpu, engine.reads)
+    return INTEGERS if known is not None and known.weights == INTEGERS else SMALLER
 
 
 def _has_smaller_fp8(query: AdviseQuery) -> bool:

@@ -15,9 +15,10 @@ from perfmodel.answers.advice.insufficient import Insufficient
 from perfmodel.answers.advice.load_decision import LoadDecision, decide_under_load
 from perfmodel.answers.advice.load_reasons import load_reason
 from perfmodel.answers.advice.load_search import LoadSearch
+from perfmodel.answers.advice.margins import Robustness
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_request import at_batch
-from perfmodel.answers.advice.one_server import line_of, of_other_weights, serve
+from perfmodel.answers.advice.one_server import line_of, of_other_weights, point_speedup, serve
 from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
@@ -120,7 +121,8 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     layouts = [pick_under_load(served, question) for served in decision.layouts]
     switch = None if decision.rival is None else on_off(decision.rival.point, question)
     tuned = of_other_weights(question, chosen.point)
-    warnings = (*search.candidates.left_out(question), *chosen.warnings, *tuned, *_of_a_job(question))
+    notes = (*tuned, *chosen.many_seats, *_of_a_job(question))
+    warnings = (*search.candidates.left_out(question), *chosen.warnings, *notes)
     choice = Advice(
         query=question,
         verdict=decision.verdict,
@@ -132,6 +134,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         baseline=_pick(decision.baseline, question),
         layouts=tuple(layouts),
         on_off=switch,
+        robustness=_at_its_batch(question, option or chosen),
         serve=line,
         serve_option=line_to_try,
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
@@ -165,6 +168,15 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
     )
+
+
+def _at_its_batch(question: AdviseQuery, drafting: Served) -> Robustness | None:
+    """The speedup of a draft over the baseline at the mean batch of its servers; None without a draft."""
+    if not drafting.row.gamma:
+        return None
+    speedup, interval = point_speedup(question, drafting.at_its_batch(question))
+    robust = None if interval is None else interval[0] > 1.0
+    return Robustness(speedup, interval, None, None, None, None, robust)
 
 
 def _own_layer(question: AdviseQuery, decision: LoadDecision) -> Iterator[Alternative]:

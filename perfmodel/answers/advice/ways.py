@@ -14,7 +14,7 @@ import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
-from perfmodel.answers.advice.smaller_formats import known_checkpoint
+from perfmodel.answers.advice.smaller_formats import SMALLER, eight_bits, known_checkpoint
 from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.question import resolve_costs
 from perfmodel.errors import InputError
@@ -101,7 +101,8 @@ def _smaller_weights(query: AdviseQuery, candidate: Candidate) -> list[str]:
     floats = _computes_nvfp4(candidate)
     if floats and query.model_path is None and known_checkpoint(query, "nvfp4") is None:
         floats = known_checkpoint(query, FOUR_BIT_GROUPS[0]) is None
-    return [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or floats]
+    names = [name for name in SMALLER_WEIGHTS[conversion] if name != "nvfp4" or floats]
+    return [eight_bits(query) if name == SMALLER else name for name in names]
 
 
 def smaller_caches(candidate: Candidate) -> tuple[str, ...]:

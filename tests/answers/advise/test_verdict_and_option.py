@@ -153,7 +153,7 @@ def test_under_a_load_a_doubtful_draft_is_chosen_if_it_gains_more_than_it_may_lo
         )
 
     baseline, drafting, other, other_drafting = (servers(gamma) for gamma in (0, 3, 0, 2))
-    question = SimpleNamespace(objective="throughput", latency_limits_ms={})
+    question = SimpleNamespace(objective="throughput", latency_limits_ms={}, fills=False)
     search = SimpleNamespace(
         question=question,
         baseline=baseline,

@@ -47,10 +47,14 @@ def fewer_in_two_pools(question: AdviseQuery, gpus: float) -> Iterator[Alternati
     draft = f"{drafting.draft}, gamma {pools.steps.gamma}" if pools.steps.gamma else "no draft"
     times = f"TTFT {seconds(row.ttft_s)}, TPOT {seconds(row.tpot_s)}"
     pair = f"prefill {prefill.layout}, decode {decode.layout}, {draft}, {times}"
-    text = f"Two pools of {pools.devices} GPUs suffice: {pair}. The prefill pool"
+    text = f"Two pools of {pools.devices} GPUs suffice: {pair}. The prefill pool{_brackets(prefill.nodes)}"
     yield Alternative(text, prefill.servers, prefill.line)
-    yield Alternative("The decode pool", decode.servers, decode.line)
+    yield Alternative(f"The decode pool{_brackets(decode.nodes)}", decode.servers, decode.line)
     yield Alternative(router_of(question), 1, None)
+
+
+def _brackets(nodes: str) -> str:
+    return f" ({nodes})" if nodes else ""
 
 
 def _fewest(drafting: Drafting, load: PoolLoad) -> TwoPools | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.one_server import line_of, serve
+from perfmodel.answers.advice.one_server import line_of, nodes_text, serve
 from perfmodel.answers.advice.pools.instances import Drafting, Instance
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served import seats_beyond
@@ -27,12 +27,14 @@ class PoolServers:
     - layout: the servers in words, such as ``2 x TP 4``.
     - servers: number of servers to start.
     - line: the command line of one server; None if there is no line for the engine of the question.
+    - nodes: how the lines of the other nodes of a server differ, in words; empty for one node.
     """
 
     pool: str
     layout: str
     servers: int
     line: str | None
+    nodes: str = ""
 
 
 def lines_of(
@@ -60,7 +62,8 @@ def lines_of(
         point = PricedPoint(candidate, math.ceil(batch), gamma, gained, tpot_s, -tpot_s, -tpot_s)
         lines = serve(question, point, max(1, seats), pool=name)
         line = None if lines is None else line_of(lines, point)
-        found.append(PoolServers(name, candidate.layout.label(), instances.count, line))
+        nodes = "" if lines is None else nodes_text(lines, point)
+        found.append(PoolServers(name, candidate.layout.label(), instances.count, line, nodes))
     return tuple(found)
 
 
