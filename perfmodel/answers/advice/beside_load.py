@@ -94,7 +94,7 @@ def smaller_cache(question: AdviseQuery, chosen: Served) -> SmallerServers | Non
             f"Memory holds {chosen.seats} of {most} requests of a server, with {flags} {best.seats}, and a "
             f"request then takes {times}"
         )
-    return SmallerServers(flags, started(text, smaller, best), best, f"a request takes {times}")
+    return SmallerServers(flags, smaller, started(text, smaller, best), best, f"a request takes {times}")
 
 
 def _with_half_the_groups(question: AdviseQuery, layout: Layout) -> list[Layout]:

@@ -75,6 +75,14 @@ def time_s(served: Served, question: AdviseQuery) -> float:
     return served.tpot_s if question.objective == "latency" else served.request_s
 
 
+def decoding_share(served: Served, question: AdviseQuery) -> float:
+    """The share of the compared time (`time_s`) in which servers decode. The rest is prefill."""
+    share = min(1.0, served.at_its_batch(question).tpot_s / served.tpot_s)
+    if question.objective == "latency" or served.queues:
+        return share
+    return share * (1.0 - served.ttft_s / served.request_s)
+
+
 def given_up(served: Served) -> float:
     """The largest share of its speed that a server may have lost because its draft is shorter than the
     fastest one. In a comparison of layouts, at most the share `NEAR` counts.

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.alternatives import Alternative, BetterChange
+from perfmodel.answers.advice.better_changes import change_of
 from perfmodel.answers.advice.layouts import Layout
+from perfmodel.answers.advice.load_order import decoding_share
 from perfmodel.answers.advice.load_reasons import enough_text, gpus_text, served_with_draft
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.run_first import RunFirst
@@ -30,16 +32,25 @@ FIRST_BY_COST = 0.8
 
 @dataclass(frozen=True, slots=True)
 class SmallerServers:
-    """Servers with smaller weights.
+    """Servers with smaller weights or a smaller cache.
 
     - flags: the format as flags.
+    - question: the question in this format.
     - gain: what these servers save, in words.
     """
 
     flags: str
+    question: AdviseQuery
     alternative: Alternative
     served: Served
     gain: str
+
+    def change(self, chosen: Served) -> BetterChange:
+        """The format with its gain over the choice: in GPUs, or on as many GPUs in the time of a request."""
+        gpus = chosen.candidate.layout.gpus / self.served.candidate.layout.gpus
+        gain = chosen.request_s / self.served.request_s if gpus == 1.0 else gpus
+        point = self.served.at_its_batch(self.question)
+        return change_of(self.flags, self.question, point, gain, decoding_share(self.served, self.question))
 
 
 def smaller_servers(question: AdviseQuery, chosen: Served) -> Iterator[SmallerServers]:
@@ -55,6 +66,16 @@ def smaller_servers(question: AdviseQuery, chosen: Served) -> Iterator[SmallerSe
             yield found
 
 
+def beside_cache(smaller: Sequence[SmallerServers], cached: SmallerServers) -> Iterator[SmallerServers]:
+    """The servers with smaller formats, and then those with only a smaller cache. Those with smaller weights
+    and this cache are left out unless their requests end sooner than with the cache alone.
+    """
+    for each in smaller:
+        if cached.flags not in each.flags or each.served.request_s <= NOTICED * cached.served.request_s:
+            yield each
+    yield cached
+
+
 def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerServers | None:
     """The servers on the fewest GPUs that serve the load in a format; None if they need as many GPUs as
     before.
@@ -65,7 +86,7 @@ def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerSer
         return None
     gpus = f"{gpus_text(fewest.candidate.layout.gpus)} suffice, not {most}"
     alternative = started(f"With {flags} {enough_text(fewest)}", question, fewest)
-    return SmallerServers(flags, alternative, fewest, gpus)
+    return SmallerServers(flags, question, alternative, fewest, gpus)
 
 
 def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerServers | None:
@@ -79,7 +100,7 @@ def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerS
         return None
     gain = f"a request takes {seconds(best.request_s)} instead of {seconds(before.request_s)}"
     alternative = started(f"With {flags} {gain}: {served_with_draft(best)}", question, best)
-    return SmallerServers(flags, alternative, best, gain)
+    return SmallerServers(flags, question, alternative, best, gain)
 
 
 def best_with_seats(

@@ -8,7 +8,7 @@ from dataclasses import replace
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.better_changes import BETTER_SWITCH, change_of, new_defects
-from perfmodel.answers.advice.load_order import time_s
+from perfmodel.answers.advice.load_order import decoding_share, time_s
 from perfmodel.answers.advice.load_reasons import served_with_draft
 from perfmodel.answers.advice.one_server import point_verdict
 from perfmodel.answers.advice.other_servers import best_on
@@ -41,16 +41,8 @@ def with_other_backend(question: AdviseQuery, chosen: Served) -> Iterator[tuple[
     text = f"With {flags}{_pays(changed, best)} {_request(chosen, best)}: {served_with_draft(best)}"
     text += new_defects(changed, best.point, chosen.point)
     at_its_batch = best.at_its_batch(changed)
-    change = change_of(flags, changed, at_its_batch, gain, _decoding(changed, best))
+    change = change_of(flags, changed, at_its_batch, gain, decoding_share(best, changed))
     yield change, started(text, changed, best)
-
-
-def _decoding(question: AdviseQuery, served: Served) -> float:
-    """The share of the compared time (`time_s`) in which these servers decode. The rest is prefill."""
-    share = min(1.0, served.at_its_batch(question).tpot_s / served.tpot_s)
-    if question.objective == "latency" or served.queues:
-        return share
-    return share * (1.0 - served.ttft_s / served.request_s)
 
 
 def _pays(question: AdviseQuery, served: Served) -> str:

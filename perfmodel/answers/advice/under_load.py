@@ -28,7 +28,7 @@ from perfmodel.answers.advice.searched_layouts import over_nodes
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
-from perfmodel.answers.advice.smaller_servers import first_of_smaller, smaller_servers
+from perfmodel.answers.advice.smaller_servers import beside_cache, first_of_smaller, smaller_servers
 from perfmodel.answers.advice.switched_servers import with_other_backend
 from perfmodel.answers.load.completed import check_positions
 from perfmodel.answers.load.pool_question import Instances
@@ -142,7 +142,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     )
     smaller = list(smaller_servers(question, chosen))
     if (cached := smaller_cache(question, chosen)) is not None:
-        smaller.append(cached)
+        smaller = list(beside_cache(smaller, cached))
     switched = list(with_other_backend(question, chosen))
     alternatives = (
         *(alternative for _, alternative in switched),
@@ -160,7 +160,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     return replace(
         choice,
         alternatives=alternatives,
-        better_changes=tuple(change for change, _ in switched),
+        better_changes=(*(change for change, _ in switched), *(each.change(chosen) for each in smaller)),
         run_first=None if first is None else first.text,
         first_line=None if first is None else first.line,
         likely=decision.likely,
