@@ -176,6 +176,14 @@ def test_smaller_weights_that_save_gpus_are_named_with_their_line() -> None:
     assert advise("llama-3.3-70b", f"{gpus}xh100", weights="fp8", **load).chosen is not None
 
 
+def test_commands_that_convert_a_head_are_said_to_be_untested_beside_an_alternative_too() -> None:
+    place = {"hardware": "rtx-4090", "engine": "llamacpp", "weights": "q4_k_m"}
+    answer = advise("qwen3-32b", context=16_384, **place)
+    named = alternative(answer, "With --kv-dtype q8_0: ")
+    assert "convert_hf_to_gguf.py" in named.line
+    assert named.text.endswith(" (the commands that convert the head were not tested)")
+
+
 def test_a_model_that_no_node_holds_gets_the_fewest_nodes() -> None:
     """Kimi-K2 in FP8 does not fit on 8 H100. On 16 it does, beside the caches of two attention groups."""
     load = {"request_rate": 2, "input_len": 4096, "output_len": 500}

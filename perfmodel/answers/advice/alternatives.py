@@ -5,6 +5,7 @@ line.
 from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
+from perfmodel.answers.advice.gguf_head import UNTESTED
 from perfmodel.answers.advice.one_server import line_of, nodes_text, serve
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.servers.base import MODEL
@@ -38,6 +39,7 @@ class Alternative:
             text += "".join(f" ({note})" for note in lines.notes if "--model-path" in note)
         if line is not None and f" {MODEL} " in f"{line} ":
             text += f" ({MODEL} stands for such a checkpoint)"
+from perfmodel.answers.advice.gguf_head import UNTESTED
         if not _computes(query, point.candidate.scenario.machine.gpu):
             text += " (this GPU has no FP8 arithmetic: such weights save only memory and its bandwidth)"
         if lines is not None and (nodes := nodes_text(lines, point)):

@@ -4,6 +4,8 @@ llama.cpp's programs.
 
 import shlex
 
+UNTESTED = "the commands that convert the head were not tested"
+"""The note beside the commands."""
 UNQUANTISED = "bf16"
 OUTPUT_TYPES = (UNQUANTISED, "q8_0")
 """Formats that the converter writes itself. llama-quantize makes all other formats."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, inside
-from perfmodel.answers.advice.gguf_head import conversion
+from perfmodel.answers.advice.gguf_head import UNTESTED, conversion
 from perfmodel.answers.advice.servers.base import Server, Setup, Started, words_of
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
@@ -71,7 +71,7 @@ class LlamaCpp(Server):
         file = drafting.get("-md")
         commands = _conversion(setup, file)
         if commands:
-            notes.append("the commands that convert the head were not tested")
+            notes.append(UNTESTED)
         elif file is not None:
             notes.append(f"{file} stands for the draft's own GGUF file")
         return Started("\n".join([*commands, server]))
