@@ -39,11 +39,12 @@ class Alternative:
             text += "".join(f" ({note})" for note in lines.notes if "--model-path" in note)
         if line is not None and f" {MODEL} " in f"{line} ":
             text += f" ({MODEL} stands for such a checkpoint)"
-from perfmodel.answers.advice.gguf_head import UNTESTED
         if not _computes(query, point.candidate.scenario.machine.gpu):
             text += " (this GPU has no FP8 arithmetic: such weights save only memory and its bandwidth)"
         if lines is not None and (nodes := nodes_text(lines, point)):
             text += f" ({nodes})"
+        if lines is not None and line is not None and UNTESTED in lines.notes:
+            text += f" ({UNTESTED})"
         return cls(text, point.layout.replicas, line)
 
 
