@@ -56,6 +56,13 @@ def test_a_mac_has_no_devices_of_other_makers(mac: str) -> None:
     refused("devices of one computer", combined, [SMALL, load_gpu(mac)])
 
 
+def test_a_board_fits_beside_a_chip_with_shared_memory_of_amd() -> None:
+    chip = load_gpu("strix-halo")
+    assert combined([chip, SMALL]).memory_bytes == chip.memory_bytes + SMALL.memory_bytes
+    for parts in ([chip, chip.replace(name="next-halo")], [load_gpu("dgx-spark"), SMALL]):
+        refused("--hardware: must be devices of one computer", combined, parts)
+
+
 def test_devices_in_turn_are_not_split_by_tensors() -> None:
     ask = ("llama-3.1-8b", "rtx-3090+rtx-4090", 1, 4096)
     refused("tp: must be 1 with layer_split: llama.cpp splits by layers or by tensors", whatif, *ask, tp=2)

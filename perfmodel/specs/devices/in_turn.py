@@ -15,13 +15,8 @@ from perfmodel.specs.devices.gpu import GPUSpec
 SIGN = "+"
 SHARED_MEMORY = "LPDDR"
 """First letters of the memory that a processor shares with the GPU on its chip."""
-OPEN = "AMD"
+TAKES_BOARDS = "AMD"
 """The maker of chips with shared memory whose computers can also take GPU boards."""
-
-
-def _is_computer(part: GPUSpec) -> bool:
-    """Whether a device is the chip of a computer, and not a board in a computer."""
-    return part.vendor == "Apple" or part.memory_type.startswith(SHARED_MEMORY)
 
 
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
@@ -31,40 +26,54 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
     All other figures are those of the device with the largest memory. Raises InputError for devices that are
     not in one computer, and for a device without a memory size.
     """
-    makers = tuple(sorted({part.vendor for part in parts}))
-    chips = {part.name: part.vendor for part in parts if _is_computer(part)}
-    is_closed = any(maker != OPEN for maker in chips.values())
-    if len(chips) > 1 or (is_closed and len({part.name for part in parts}) > 1):
-        raise refuse(flag, None, "devices of one computer", SIGN.join(part.name for part in parts))
+    names = [part.name for part in parts]
+    if not _fit_in_one_computer(parts):
+        raise refuse(flag, None, "devices of one computer", SIGN.join(names))
     sizes = [part.memory_bytes for part in parts]
     shares = [size / sum(sizes) for size in sizes]
-    names = [part.name for part in parts]
     source = f"{', '.join(names)} in turn, with layers in proportion to memory"
 
     def derived(quantity: Quantity, value: float, unit: Unit) -> Quantity:
         return quantity.replace(value=value, unit=unit, source=source, evidence="derived")
 
-    def rate(rates: Sequence[Quantity]) -> Quantity:
+    def mean_rate(rates: Sequence[Quantity]) -> Quantity:
         """The rate of all devices that run one after another, in the unit of the first device."""
-        whole = 1.0 / sum(share / each.si for share, each in zip(shares, rates, strict=True))
+        mean_si = 1.0 / sum(share / rate.si for share, rate in zip(shares, rates, strict=True))
         first = rates[0]
-        return derived(first, whole / (first.si / first.value), first.unit)
+        si_per_unit = first.si / first.value
+        return derived(first, mean_si / si_per_unit, first.unit)
 
     largest = parts[sizes.index(max(sizes))]
-    precisions = [p for p in largest.peak if all(p in part.peak for part in parts)]
+    common_precisions = [p for p in largest.peak if all(p in part.peak for part in parts)]
     return largest.replace(
         name=SIGN.join(names),
         title=f" {SIGN} ".join(part.title for part in parts),
         in_turn=tuple(names),
-        makers_in_turn=makers,
+        makers_in_turn=tuple(sorted({part.vendor for part in parts})),
         memory=derived(largest.stated_memory, sum(sizes), "B"),
         reported_memory=None,
         working_set=None,
-        memory_bandwidth=rate([part.memory_bandwidth for part in parts]),
-        peak={p: rate([part.peak[p] for part in parts]) for p in precisions},
+        memory_bandwidth=mean_rate([part.memory_bandwidth for part in parts]),
+        peak={p: mean_rate([part.peak[p] for part in parts]) for p in common_precisions},
         link=None,
         power_draw=None,
     )
+
+
+def _fit_in_one_computer(parts: Sequence[GPUSpec]) -> bool:
+    """Whether one computer can have all of these devices. It has at most one kind of chip with shared memory,
+    and boards beside this chip only if the maker is `TAKES_BOARDS`.
+    """
+    chips = {part.name: part.vendor for part in parts if _is_computer(part)}
+    if len(chips) > 1:
+        return False
+    devices = {part.name for part in parts}
+    return len(devices) == 1 or all(maker == TAKES_BOARDS for maker in chips.values())
+
+
+def _is_computer(part: GPUSpec) -> bool:
+    """Whether a device is the chip of a computer, and not a board in a computer."""
+    return part.vendor == "Apple" or part.memory_type.startswith(SHARED_MEMORY)
 
 
 def parts_of(name: str, load: Callable[[str, str], GPUSpec], flag: str) -> list[GPUSpec]:
