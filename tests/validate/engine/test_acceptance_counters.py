@@ -104,3 +104,26 @@ def test_rounded_lines_of_sglang_agree_with_a_draft_length(
 ) -> None:
     line = f"Decode batch, #running-req: 4, #token: 16000, accept len: {length}, accept rate: {rate}"
     assert (gamma in possible_lengths(line)) is possible
+
+
+def test_a_page_of_vllm_counts_at_most_4096_positions() -> None:
+    longest = vllm_figures.read_counters("x", page(1, 4096, [1] * 4096))
+    assert longest.accepted == (1.0,) * 4096
+    too_many = page(1, 4097, [1] * 4097)
+    refused("x: positions: must be at most 4096, given 4097", vllm_figures.read_counters, "x", too_many)
+
+
+def test_lines_and_gauges_of_sglang_determine_the_draft_length_together() -> None:
+    """2.44 tokens at 0.61 are 4 verified tokens: 3 drafts and the bonus token. Gauges of a page with four
+    drafts contradict a line with three. Servers with different draft steps, or with none, state no length.
+    """
+    line = "Decode batch, #running-req: 4, #token: 16000, accept len: 2.44, accept rate: 0.61\n"
+    gauges = "sglang:spec_accept_length 3.4\nsglang:spec_accept_rate 0.6\n"
+    assert possible_lengths(line) == [3]
+    assert possible_lengths(gauges) == [4]
+    assert possible_lengths(line + gauges) == []
+    assert draft_length(line) == 3
+    steps = 'sglang:spec_num_steps{{rank="{}"}} {}\n'
+    assert draft_length(steps.format(0, 3) + steps.format(1, 3)) == 3
+    assert draft_length(steps.format(0, 3) + steps.format(1, 5)) is None
+    assert draft_length(steps.format(0, 0) + line) == 3

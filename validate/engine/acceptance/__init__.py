@@ -15,7 +15,7 @@ from perfmodel.reading import read_text
 from perfmodel.specs import files, load_model
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceFile
 from perfmodel.speculation.acceptance import MAX_POSITIONS
-from perfmodel.validate.engine.acceptance import llama_cpp, sglang, vllm, vllm_means
+from perfmodel.validate.engine.acceptance import llama_cpp, sglang, sglang_lengths, vllm, vllm_means
 from perfmodel.validate.engine.acceptance.contexts import Contexts, MissingContexts
 from perfmodel.validate.engine.acceptance.counters import (
     AcceptanceSubject as AcceptanceSubject,
@@ -77,7 +77,7 @@ def counts_drafts(text: str) -> str | None:
 
 def draft_length(text: str) -> int | None:
     """The draft length that follows from the counts of a log; None if they do not determine it."""
-    return sglang.draft_length(text) or llama_cpp.draft_length(text) or vllm_means.draft_length(text)
+    return sglang_lengths.draft_length(text) or llama_cpp.draft_length(text) or vllm_means.draft_length(text)
 
 
 def served_gamma(where: str, text: str, given: int | None) -> int | None:
@@ -102,7 +102,7 @@ def _lengths_in_words(text: str) -> str:
 
 def possible_lengths(text: str) -> list[int]:
     """The draft lengths that agree with a text of SGLang; empty for any other text."""
-    return sglang.possible_lengths(text)
+    return sglang_lengths.possible_lengths(text)
 
 
 def _row(

@@ -9,32 +9,21 @@ import itertools
 import re
 import statistics
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, CountedText
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
-from perfmodel.validate.engine.formats.fields import value_at
-from perfmodel.validate.engine.text import floats, is_count, parse_objects
+from perfmodel.validate.engine.acceptance.sglang_lengths import agree, draft_length
+from perfmodel.validate.engine.acceptance.sglang_log import has_log_lines, log_lines
+from perfmodel.validate.engine.text import is_count, parse_objects
 
-LEAST_RATE = 0.1
-"""Smallest accept rate with which a log line determines the draft length."""
-ROUNDED_SHARE = 0.02
-"""Rounding error of a line, as a share of the drafted tokens."""
-ROUNDED_TOKENS = 0.1
-"""Rounding error of a line, in tokens divided by the accept rate."""
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
-_LOG = re.compile(
-    r"Decode batch.*?#running-req: (\d+),(?:.*?#(?:full )?token: (\d+))?.*?accept len: ([\d.]+)"
-    r"(?:, accept rate: ([\d.]+))?"
-)
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
-LONGEST_DRAFT = 64
-"""Longest draft length that is compared with the rates of a log."""
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
@@ -45,7 +34,7 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
     if re.search(r"^\s*sglang:spec_accept_length", text, re.M):
         convention = CONVENTION + " (a gauge: of the last log interval only)"
         return CountedText([Counted(_alpha(where, _gauge(where, text), gamma), None)], convention)
-    if _LOG.search(text):
+    if has_log_lines(text):
         groups = _logged(where, text, gamma, whole=bool(subject.context))
         return CountedText(
             [Counted(_alpha(where, length, gamma), contexts) for length, contexts in groups], CONVENTION
@@ -53,37 +42,49 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
     return _read_objects(where, parse_objects(where, text), gamma)
 
 
-def _read_objects(where: str, requests: list[dict[str, Any]], gamma: int) -> CountedText:
+def _read_objects(where: str, objects: list[dict[str, Any]], gamma: int) -> CountedText:
     """The rates in the JSON objects of requests, of runs of ``bench_serving``, or of ``/get_server_info``.
     Raises InputError.
     """
-    infos = [request.get("meta_info", request) for request in requests]
+    infos = [each.get("meta_info", each) for each in objects]
     infos = [info for info in infos if isinstance(info, dict)]
+    key = "spec_correct_drafts_histogram"
+    if histograms := [info[key] for info in infos if key in info]:
+        rates: dict[str, Any] = {"histogram": _histogram(where, histograms)}
+        return CountedText([Counted(rates, _contexts_of(infos))], HISTOGRAM)
+    if len(objects) == 1 and "internal_states" in objects[0]:
+        rates = _alpha(where, _server(where, objects[0]), gamma)
+        return CountedText([Counted(rates, None)], CONVENTION)
+    if all("accept_length" in each for each in objects):
+        rates = _alpha(where, _mean_length(where, objects), gamma)
+        return CountedText([Counted(rates, _contexts_of_runs(objects))], CONVENTION)
+    rates = _alpha(where, _length_of_requests(where, objects), gamma)
+    return CountedText([Counted(rates, _contexts_of(infos))], CONVENTION)
+
+
+def _contexts_of(infos: list[dict[str, Any]]) -> Contexts | None:
+    """The contexts of requests with these prompt and completion tokens."""
     prompts = [info.get("prompt_tokens") for info in infos]
     outputs = [info.get("completion_tokens") for info in infos]
-    contexts_of_requests = Contexts.of_requests(prompts, outputs)
-    key = "spec_correct_drafts_histogram"
-    histograms = [info[key] for info in infos if key in info]
-    if histograms:
-        return CountedText(
-            [Counted({"histogram": _histogram(where, histograms)}, contexts_of_requests)], HISTOGRAM
-        )
-    if len(requests) == 1 and "internal_states" in requests[0]:
-        return CountedText([Counted(_alpha(where, _server(where, requests[0]), gamma), None)], CONVENTION)
-    if all("accept_length" in request for request in requests):
-        lengths = [request["accept_length"] for request in requests]
-        if not all(map(is_count, lengths)):
-            raise refuse(where, "accept_length", "a finite number in each line", lengths)
-        return CountedText(
-            [Counted(_alpha(where, statistics.fmean(lengths), gamma), _of_runs(requests))], CONVENTION
-        )
+    return Contexts.of_requests(prompts, outputs)
+
+
+def _mean_length(where: str, runs: list[dict[str, Any]]) -> float:
+    """The mean accept length of runs of ``bench_serving``. Raises InputError."""
+    lengths = [run["accept_length"] for run in runs]
+    if not all(map(is_count, lengths)):
+        raise refuse(where, "accept_length", "a finite number in each line", lengths)
+    return statistics.fmean(lengths)
+
+
+def _length_of_requests(where: str, requests: list[dict[str, Any]]) -> float | None:
+    """The tokens per verification of requests; None without verifications. Raises InputError."""
     tokens = sum(_of_requests(where, requests, "completion_tokens"))
     passes = sum(_of_requests(where, requests, "spec_verify_ct"))
-    gained = tokens / passes if passes else None
-    return CountedText([Counted(_alpha(where, gained, gamma), contexts_of_requests)], CONVENTION)
+    return tokens / passes if passes else None
 
 
-def _of_runs(runs: list[dict[str, Any]]) -> Contexts | None:
+def _contexts_of_runs(runs: list[dict[str, Any]]) -> Contexts | None:
     """The mean request of each run of ``bench_serving``."""
     prompts = [_mean_of_run(run, "total_input_tokens") for run in runs]
     outputs = [_mean_of_run(run, "total_output_tokens") for run in runs]
@@ -125,138 +126,27 @@ def _gauge(where: str, text: str) -> float:
 
 
 def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float, Contexts | None]]:
-    """The mean accept length of the log lines in each octave of contexts, weighted by running requests.
-    Raises InputError for lines of another draft length.
+    """The mean accept length of the log lines in each octave of contexts, weighted by running requests, and
+    these contexts. Raises InputError for lines of another draft length.
 
     - whole: whether all lines form one group.
     """
-    lines = _log_lines(text)
-    if not all(map(_is_finite, lines)):
+    lines = log_lines(text)
+    if not all(line.is_finite for line in lines):
         raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
-    if not _agree(lines, gamma):
+    if not agree(lines, gamma):
         logged = draft_length(text)
         allowed = "the draft length of" if logged is None else f"{logged}, the draft length of"
         raise refuse("--gamma", None, f"{allowed} {where}", gamma)
-    weights = [max(line.running, 1) for line in lines]
-    cached: list[float | None] = [None] * len(lines)
+    running = [max(line.running, 1) for line in lines]
+    contexts_of_lines: list[float | None] = [None] * len(lines)
     if not whole:
-        cached = [line.cached / weight for line, weight in zip(lines, weights, strict=True)]
+        contexts_of_lines = [line.cached / n for line, n in zip(lines, running, strict=True)]
     means = []
-    for contexts, group in octaves(cached, weights):
-        gained = sum(weights[i] * lines[i].length for i in group)
-        means.append((gained / sum(weights[i] for i in group), contexts))
+    for contexts, group in octaves(contexts_of_lines, running):
+        tokens = sum(running[i] * lines[i].length for i in group)
+        means.append((tokens / sum(running[i] for i in group), contexts))
     return means
-
-
-class _LogLine(NamedTuple):
-    """The figures of a log line.
-
-    - running: the number of running requests.
-    - cached: the cached tokens of all running requests.
-    - length: the tokens per iteration.
-    - rate: the accept rate.
-    """
-
-    running: float
-    cached: float
-    length: float
-    rate: float
-
-
-def _log_lines(text: str) -> list[_LogLine]:
-    return [_LogLine(*floats(word or "0" for word in words)) for words in _LOG.findall(text)]
-
-
-def _page_line(text: str) -> list[_LogLine]:
-    """The gauges of a page as a line of a log; empty if a gauge is missing."""
-    names = ("sglang:spec_accept_length", "sglang:spec_accept_rate")
-    gauges = [[value for _, value in samples("", text, name)] for name in names]
-    if not all(gauges):
-        return []
-    length, rate = map(statistics.fmean, gauges)
-    return [_LogLine(1.0, 0.0, length, rate)]
-
-
-def _is_finite(line: _LogLine) -> bool:
-    return all(map(is_count, line))
-
-
-def draft_length(text: str) -> int | None:
-    """The draft length that requests or a page state, or that follows from the accept lengths and accept
-    rates of a log or page. None if they do not determine it.
-
-    A length that follows from them must agree with all lines. Its mean deviation must be at most half that of
-    any other length.
-    """
-    if (proposed := _proposed(text)) is not None:
-        return proposed
-    steps = [value for _, value in samples("", text, "sglang:spec_num_steps")]
-    if steps and len(set(steps)) == 1 and steps[0] >= 1:
-        return int(steps[0])
-    misfits = sorted((_misfit(lines, k), k) for lines, k in _possible(text))
-    if not misfits:
-        return None
-    (least, length), *others = misfits
-    is_clear = not others or 2 * least <= others[0][0]
-    return length if is_clear else None
-
-
-def _proposed(text: str) -> int | None:
-    """Drafted tokens of a verification, if all requests of a text state the same number; None otherwise."""
-    if "spec_num_proposed_drafts" not in text:
-        return None
-    try:
-        requests = parse_objects("", text)
-    except (InputError, ValueError):  # no JSON: `read` raises the error
-        return None
-    lengths = set()
-    for request in requests:
-        keys = ("spec_num_proposed_drafts", "spec_verify_ct")
-        counts = [value_at(request.get("meta_info", request), key) for key in keys]
-        proposed, passes = (count if is_count(count) else 0 for count in counts)
-        lengths.add(proposed / passes if passes else 0)
-    length, *others = lengths
-    return int(length) if not others and length >= 1 and length == int(length) else None
-
-
-def possible_lengths(text: str) -> list[int]:
-    """The draft lengths that agree with the accept lengths and accept rates of a log or page."""
-    return [length for _, length in _possible(text)]
-
-
-def _possible(text: str) -> list[tuple[list[_LogLine], int]]:
-    """Each draft length that agrees with a log or page, after the lines that determine the draft length."""
-    lines = [line for line in (*_log_lines(text), *_page_line(text)) if line.rate >= LEAST_RATE]
-    return [(lines, k) for k in range(1, LONGEST_DRAFT + 1) if lines and _agree(lines, k)]
-
-
-def _misfit(lines: list[_LogLine], gamma: int) -> float:
-    """The mean relative distance of the lines from a draft length, with the accept rate whose definition fits
-    better (see `_agree`).
-    """
-    drafted = [(line.length - 1) / line.rate for line in lines]
-    with_bonus = [line.length / line.rate for line in lines]
-    return min(_relative_distance(drafted, gamma), _relative_distance(with_bonus, gamma + 1))
-
-
-def _relative_distance(values: list[float], wanted: int) -> float:
-    return statistics.fmean(abs(value - wanted) / wanted for value in values)
-
-
-def _agree(lines: list[_LogLine], gamma: int) -> bool:
-    """Whether all accepted lengths and rates belong to this draft length.
-
-    Before April 2026, SGLang counts the bonus token in the accept rate: length / (gamma + 1). Later versions
-    do not count it: (length - 1) / gamma (sglang#23530). All lines of a log have the same definition.
-    """
-    decisive = [line for line in lines if line.rate >= LEAST_RATE]
-
-    def near(tokens: float, rate: float, drafted: int) -> bool:
-        return abs(tokens / rate - drafted) <= ROUNDED_SHARE * drafted + ROUNDED_TOKENS / rate
-
-    without_bonus = all(near(line.length - 1, line.rate, gamma) for line in decisive)
-    with_bonus = all(near(line.length, line.rate, gamma + 1) for line in decisive)
-    return without_bonus or with_bonus
 
 
 def _server(where: str, info: dict[str, Any]) -> object:
