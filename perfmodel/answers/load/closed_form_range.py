@@ -18,12 +18,14 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.operations import Array
 from perfmodel.queueing.chain import TINY
 from perfmodel.queueing.load import Lengths, Limits
+from perfmodel.queueing.prefix import CachedPrompts
 from perfmodel.queueing.saturation import prompts_per_pass
 from perfmodel.queueing.served_load import ServedLoad
 from perfmodel.queueing.steps import StepTimes
 from perfmodel.specs.engines.served_requests import PassOrder
 
 Mask = NDArray[np.bool_]
+"""Whether a statement holds at each load: ``[load]``."""
 
 
 class Doubt(StrEnum):
@@ -114,14 +116,14 @@ def doubts(
     saturates the server, because a replay has no steady state there either.
     """
     limits = OPEN if loop.opens else CLOSED
-    masks = {
+    where = {
         **_of_load(question, loop, steps, served, limits),
         **_of_requests(question, loop, steps, loads),
         **_of_hits(question, loop, steps, served, limits),
     }
     return [
-        tuple(doubt for doubt, mask in masks.items() if mask[at] and not served.saturated[at])
-        for at in range(loads.size)
+        () if served.saturated[load] else tuple(doubt for doubt, holds in where.items() if holds[load])
+        for load in range(loads.size)
     ]
 
 
@@ -129,15 +131,16 @@ def _of_load(
     question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, limits: LoopLimits
 ) -> dict[Doubt, Mask]:
     """Doubts about how full the server is, and how much this varies."""
-    share = served.requests_per_s / served.saturation_rate
-    crowded = served.share[:, -1] > MOST_CROWDED
-    opens = np.full(share.shape, loop.opens)
-    busy = opens & (share > LEAST_BUSY)
+    load_share = served.requests_per_s / served.saturation_rate
+    full_share = served.share[:, -1]
+    crowded = full_share > MOST_CROWDED
+    opens = np.full(load_share.shape, loop.opens)
+    busy = opens & (load_share > LEAST_BUSY)
     changing = _at_other_lengths(steps, served) > MOST_AT_OTHER_LENGTHS
     swinging = _dispersion(served) > MOST_DISPERSION
     bunched = ends_on_the_way(steps, loop.lengths, served.running) > MOST_ENDS
     return {
-        Doubt.NEAR_SATURATION: share > limits.saturation,
+        Doubt.NEAR_SATURATION: load_share > limits.saturation,
         Doubt.CROWDED: opens & crowded,
         Doubt.SPLIT_PROMPTS: busy & _splits(steps, loop, question.limits, served),
         Doubt.NOT_POISSON: _uneven(loop, busy),
@@ -231,22 +234,41 @@ def _at_other_lengths(steps: StepTimes, served: ServedLoad) -> Array:
 def _of_hits(
     question: TrafficQuery, loop: Loop, steps: StepTimes, served: ServedLoad, limits: LoopLimits
 ) -> dict[Doubt, Mask]:
-    """Doubts about prefix-cache hits. A full server evicts the contexts of clients that wait for a seat, and
-    of sessions that return after a while. With few requests, the server evicts less than predicted. If
-    prompts have separate passes, the predicted time of prompts with hits is too long.
-    """
-    if steps.cached is None:
+    """Doubts about the hits in the prefix cache; none without a prefix cache."""
+    cached = steps.cached
+    if cached is None:
         return {}
-    kept = steps.cached.found(served.share) / max(steps.cached.hit_rate[0], TINY)
-    evicted = kept < limits.hits
-    if loop.opens and not loop.think_s:
-        evicted = np.zeros_like(evicted)
-    forgets = steps.cached.returning < CLOSED.hits * (1.0 - 1.0 / question.turns)
-    idle = (served.running < 1) & (loop.think_s > 0) & forgets
-    alone = steps.prefill is not None and steps.prefill.alone
-    unlike = question.dp > 1 and alone and steps.cached.cv > MOST_PROMPT_SPREAD
+    evicted = _evicted(loop, cached, served, limits)
     return {
         Doubt.EVICTED: evicted,
-        Doubt.IDLE_SESSIONS: idle & ~evicted,
-        Doubt.UNLIKE_PROMPTS: np.full(kept.shape, unlike),
+        Doubt.IDLE_SESSIONS: _idle_sessions(question, loop, cached, served) & ~evicted,
+        Doubt.UNLIKE_PROMPTS: np.full(evicted.shape, _unlike_prompts(question, steps, cached)),
     }
+
+
+def _evicted(loop: Loop, cached: CachedPrompts, served: ServedLoad, limits: LoopLimits) -> Mask:
+    """Whether a full server evicts the contexts of clients that wait for a seat, or of sessions that return
+    after a while. Requests that arrive at a rate, and never return, have no such contexts.
+    """
+    if loop.opens and not loop.think_s:
+        return np.zeros(served.running.shape, np.bool_)
+    hits_of_idle = cached.hit_rate[0]
+    kept_share = cached.found(served.share) / max(hits_of_idle, TINY)
+    return np.asarray(kept_share < limits.hits)
+
+
+def _idle_sessions(question: TrafficQuery, loop: Loop, cached: CachedPrompts, served: ServedLoad) -> Mask:
+    """Whether an almost idle server evicts fewer contexts of sessions than the closed form predicts. This
+    needs sessions that return after a while, and a cache that even an idle server does not keep for all.
+    """
+    all_returning = 1.0 - 1.0 / question.turns  # every turn of a session except the first
+    forgets = cached.returning < CLOSED.hits * all_returning
+    return np.asarray((served.running < 1) & (loop.think_s > 0) & forgets)
+
+
+def _unlike_prompts(question: TrafficQuery, steps: StepTimes, cached: CachedPrompts) -> bool:
+    """Whether the predicted time of prompts with hits is too long, because they share separate passes with
+    prompts without hits.
+    """
+    separate_passes = steps.prefill is not None and steps.prefill.alone
+    return question.dp > 1 and separate_passes and cached.cv > MOST_PROMPT_SPREAD
