@@ -19,6 +19,8 @@ from perfmodel.specs.acceptance.acceptance_library import (
     head_kind,
 )
 from perfmodel.specs.acceptance.acceptance_rows import (
+    CONTEXT_DRIFT,
+    HEAD_DRIFT,
     AcceptanceRow,
     UnknownAcceptance,
     context_spread,
@@ -37,6 +39,11 @@ The interval is then wider.
 
 The runs from which `CONTEXT_DRIFT` was computed span 2.5 doublings (1.4K to 7.8K tokens), so the width of the
 interval rests on measurements up to here.
+"""
+
+NOT_HEADS = ("model", "mtp", "ngram")
+"""Kinds of drafts with published acceptance that are not separately trained heads: whole models, layers that
+were trained with the target, and n-grams.
 """
 
 
@@ -122,7 +129,8 @@ def published_acceptance(
     decay = acceptance_library().typical.decay(library_word(draft))
     source = entry.source + _remarks(entry, lengths, decay, task, head)
     doublings = max(math.log2(context / SHORT_TOKENS), 0.0)
-    spread = math.hypot(entry.spread, context_spread(doublings))
+    drift = CONTEXT_DRIFT if draft.kind in NOT_HEADS else HEAD_DRIFT
+    spread = math.hypot(entry.spread, context_spread(doublings, drift))
     acceptance = Acceptance.from_lengths(
         tuple(lengths), tuple(lengths.values()), source, entry.survival, spread, decay
     )
