@@ -132,3 +132,34 @@ def test_the_confidence_budget_drafts_the_number_with_the_lowest_tpot_over_all_l
     monkeypatch.setattr(confidence.Confidence, "_candidates", lambda self, replica: iter(made))
     (choice,) = confidence.Confidence().choices(SimpleNamespace(load=None, limits=None))
     assert choice.steps == "long"
+
+
+def test_the_profiled_table_is_the_same_for_prompts_of_any_length() -> None:
+    """The benchmark has prompts of one length. Those of the question are shorter, or vary."""
+
+    def table(**lengths: int) -> tuple[tuple[int, int, int], ...]:
+        question: dict[str, Any] = ASKED | {"alpha": 0.8, "request_rate": 4, "gamma": "profiled"} | lengths
+        return pm.traffic(**question, max_num_seqs=64).drafts[0].table
+
+    usual = table()
+    assert len(usual) > 1
+    assert table(input_len=4000) == usual
+    assert table(input_len=4000, input_std=2300) == usual
+
+
+@pytest.mark.parametrize("quarters", [1, 2, 3])
+def test_a_confidence_budget_is_a_number_of_quarters_of_a_token_per_request(quarters: int) -> None:
+    """A pass that verifies a fifth of a token more takes 0.9 s longer. Half of the drafted tokens are
+    accepted. An iteration that verifies all of them takes 1.2 s.
+    """
+
+    def pass_s(batches, context, tokens):
+        return np.where(tokens > 1.2 + quarters / 4, 1.0, 0.1) * np.ones_like(batches)
+
+    scenario: Any = SimpleNamespace(with_context_std=lambda std: scenario, target_pass_s=pass_s)
+    lengths = Lengths(100.0, 101.0)
+    steps = StepTimes(1, 1.5, np.array([1.2]), np.array([0.1]), 1, 0.1)
+    load = Load(lengths, rate=np.array([0.001]))
+    (choice,) = confidence.Confidence().choices(Replica(scenario, Limits(), load, {1: steps}, 0.0))
+    assert choice.steps.tokens_per_iteration == pytest.approx(1.0 + quarters / 8)
+    assert choice.steps.decode_s == pytest.approx([1.2 - 0.9])

@@ -56,16 +56,13 @@ def with_values(values: Array, facts: VLLMMemory) -> VLLMMemory:
 
 
 def _changed(section: Any, name: str, value: float) -> Any:
-    """A section with another value of a number.
-
-    In a section by version, the number changes in all versions that state it, except the first. The first
-    version is vLLM's engine V0, whose numbers are not fitted.
+    """A section with another value of a number. In a section by version, the number changes in all versions
+    that state it.
     """
     if not isinstance(section, dict):
         return section.replace(**{name: value})
-    first, *later = section.items()
-    changed = dict([first])
-    for version, facts in later:
+    changed = {}
+    for version, facts in section.items():
         is_stated = getattr(facts, name) is not None
         changed[version] = facts.replace(**{name: value}) if is_stated else facts
     return changed

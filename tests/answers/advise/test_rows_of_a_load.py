@@ -115,7 +115,7 @@ def eased(monkeypatch, limits: list[str], **row: Any) -> tuple[str, dict[str, fl
 
     - row: 90th percentiles in seconds, and `rate`, the request rate of a server with a capacity of 10.
     """
-    times = {"ttft": row.get("ttft", 0.5), "tpot": row.get("tpot", 0.02)}
+    times = {"ttft": row.get("ttft", 0.5), "tpot": row.get("tpot", 0.02), "e2e": row.get("e2e", 9.0)}
     served = SimpleNamespace(
         queues=row.get("queues", False),
         row=SimpleNamespace(
@@ -145,6 +145,18 @@ def test_the_binding_limit_is_eased_to_the_90th_percentile_with_two_digits(monke
     assert said == "With --slo tpot:30,ttft:2400 these GPUs serve all of it: servers"
     flags = {"stated": {"max_ttft_ms": 1000, "max_tpot_ms": 30}}
     assert eased(monkeypatch, ["ttft"], ttft=2.345, **flags)[0].startswith("With --max-ttft-ms 2400 these")
+
+
+def test_an_eased_limit_of_slo_gets_no_flag_of_its_own(monkeypatch) -> None:
+    """The limit of the whole answer (e2e) has none. The line that starts the servers shows all limits."""
+    said = eased(monkeypatch, ["e2e"], e2e=12.0, stated={"slo": {"e2e": 9000, "tpot": 30}})[0]
+    assert said == "With --slo tpot:30,e2e:12000 these GPUs serve all of it: servers"
+    asked = []
+    monkeypatch.setattr(eased_limit, "best_on", lambda question, *given: asked.append(question) or None)
+    stated = {"slo": {"ttft": 1000}, "max_tpot_ms": 30}
+    question = AdviseQuery("qwen3-8b", "h100", gpus=2, clients=8, input_len=99, output_len=99, **stated)
+    eased_limit.with_eased_limits(question, [], ["ttft", "tpot"])
+    assert [(each.slo, each.max_ttft_ms, each.max_tpot_ms) for each in asked] == [(None, None, None)]
 
 
 def test_of_several_eased_limits_each_has_a_fifth_more_and_none_is_tightened(monkeypatch) -> None:

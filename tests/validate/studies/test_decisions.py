@@ -2,11 +2,14 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
+from perfmodel.validate.studies import decisions
 from perfmodel.validate.studies.answered_runs import Answered
-from perfmodel.validate.studies.decisions import best_length_loss, side_counts
+from perfmodel.validate.studies.decisions import best_length_loss, count_sides, side_counts
 from perfmodel.validate.studies.judged_runs import JudgedRun
 from perfmodel.validate.studies.public_runs import public_runs
 
@@ -67,3 +70,32 @@ def test_verdicts_are_counted_as_predicted_without_the_source() -> None:
     ]
     counts = side_counts(rows)
     assert counts == {"rows": 6, "right": 3, "pays": 2, "pays_and_right": 2, "sure": 4, "sure_and_wrong": 2}
+
+
+def test_only_lengths_of_one_batch_and_draft_are_a_sweep() -> None:
+    def at(gamma: int, **settings: Any) -> Answered:
+        return Answered(replace(RUN, gamma=gamma, **settings), "speedup", 1.2, 1.1, None)
+
+    first = at(1, batch=1, draft="mtp")
+    other_batch = at(3, batch=2, draft="mtp")
+    other_draft = at(3, batch=1, draft="eagle3")
+    alike = [at(1, batch=4, draft="mtp"), at(3, batch=4, draft="mtp")]
+    assert best_length_loss([first, other_batch, other_draft, *alike])["sweeps"] == 1
+
+
+def test_a_length_is_chosen_by_constants_that_have_not_seen_its_source(monkeypatch) -> None:
+    """They predict no gain (1.1 times e^-0.2), so the measured gain of 1.1 is lost. The shipped constants
+    predict 1.2.
+    """
+    runs = [replace(RUN, gamma=gamma) for gamma in (1, 3)]
+    rows = [Answered(run, "speedup", 1.2, 1.1, None) for run in runs]
+    monkeypatch.setattr(decisions, "errors_left_out", lambda figure: {run.id: -0.2 for run in runs})
+    lost = best_length_loss(rows)
+    assert lost["lost"] == pytest.approx(1 - 1 / 1.1)
+    assert (lost["near"], lost["near_shipped"]) == (0, 1)
+
+
+@pytest.mark.parametrize(("measured", "pays"), [(0.999, 0), (1.0, 1), (1.05, 1)])
+def test_speculation_pays_from_a_measured_speedup_of_1_on(measured: float, pays: int) -> None:
+    counts = count_sides(np.array([1.2]), np.array([measured]), np.array([True]))
+    assert counts["pays"] == counts["pays_and_right"] == pays

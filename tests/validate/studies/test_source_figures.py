@@ -117,6 +117,8 @@ def test_a_row_is_under_its_engine_its_draft_and_what_other_sources_measured() -
     assert groups["slowed by a known defect"] == [slowed]
     assert groups["llama.cpp"] == groups["llama.cpp, moe, batch"] == [of_llamacpp]
     assert not groups["NVIDIA data-centre devices"]
+    drafting = replace(of_llamacpp, draft="mtp")
+    assert "llama.cpp, moe, batch" not in dict(groups_of([drafting], sources_of))
 
 
 def test_sources_of_a_name_are_those_of_public_runs_and_of_the_tables() -> None:
@@ -124,3 +126,44 @@ def test_sources_of_a_name_are_those_of_public_runs_and_of_the_tables() -> None:
     sources = sources_by_name([step])
     assert sources["vllm", "m"] == {"a"}
     assert sources["vllm", "h200-sxm-141gb"] > {"a"}
+    assert sources["vllm", "llama-3.1-70b"], "the tables name its twin llama-3.3-70b"
+
+
+@pytest.mark.parametrize(
+    ("hardware", "is_data_centre"),
+    [
+        ("a100-sxm-80gb", True),
+        ("h200-sxm-141gb", True),
+        ("b300-sxm-288gb", True),
+        ("gb200-186gb", True),
+        ("rtx-5090-32gb", False),
+        ("mi300x-192gb", False),
+    ],
+)
+def test_nvidias_data_centre_devices_are_a_group(hardware: str, is_data_centre: bool) -> None:
+    row = JudgedRun("a", "vllm", hardware, "m", "", 0.1, 0.1, 1.2)
+    groups = dict(groups_of([row], {}))
+    assert groups["NVIDIA data-centre devices"] == ([row] if is_data_centre else [])
+
+
+@pytest.mark.parametrize(
+    ("interval", "share"),
+    [((1.0 + 1e-12, 1.5), 1.0), ((0.5, 1.0 - 1e-12), 1.0), ((1.001, 1.5), 0.0), ((0.5, 0.999), 0.0)],
+)
+def test_a_measurement_on_an_end_of_its_interval_is_inside(interval, share: float) -> None:
+    row = JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "mtp", 0.0, 0.0, 1.2, interval)
+    assert group_errors([row])["inside"] == share
+
+
+def test_the_record_separates_llamacpp_and_includes_mlx() -> None:
+    """By the record, which `test_accuracy` compares with the code. A draft length is judged by sweeps, and
+    each sweep is of llama.cpp or of a serving engine.
+    """
+    stated = gate.read(accuracy.PATH)["sources"]
+    for name, is_llamacpp in (("engines", False), ("llamacpp", True)):
+        lengths = stated["best_length"][name]
+        source = lengths["worst_choice"]["source"]
+        engines = {run.engine for run in public_runs() if run.source_id == source}
+        assert ("llamacpp" in engines) == is_llamacpp
+        assert lengths["near"] <= lengths["sweeps"]
+    assert "mlx" in stated["coverage"]["step"]
