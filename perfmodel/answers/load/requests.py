@@ -1,12 +1,15 @@
 """Makes the requests of a replay, from a trace or at random."""
 
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
 
 from perfmodel.answers.load.traced import RATE_DIGITS, rate_of, trace_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.queueing.arrivals import Arrivals, arrivals
+from perfmodel.queueing.load import Lengths
+from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.trace import LONGEST
 
@@ -34,9 +37,7 @@ def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     if question.trace is None:
         rate = load if question.opens else None
         drawing = count_at(question, load), rate, question.burstiness, question.seed
-        if question.reuse is None:
-            return arrivals(question.lengths, *drawing)
-        return draw(question.reuse, *drawing)
+        return _drawn(question.lengths, question.reuse, *drawing)
     trace = replayed_trace(question)
     if not question.opens:
         return replace(trace, at_s=np.zeros_like(trace.at_s))
@@ -46,6 +47,18 @@ def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     ):  # the load is the rate of the trace
         return trace
     return replace(trace, at_s=trace.at_s * (traced_rate / load))
+
+
+@lru_cache(maxsize=8)
+def _drawn(
+    lengths: Lengths, reuse: Reuse | None, count: int, rate: float | None, burstiness: float, seed: int
+) -> Arrivals:
+    """The random requests of a load. They are cached, because all servers and drafts are compared at the same
+    requests, and because any number of clients sends the same ones.
+    """
+    if reuse is None:
+        return arrivals(lengths, count, rate, burstiness, seed)
+    return draw(reuse, count, rate, burstiness, seed)
 
 
 def replayed_trace(question: TrafficQuery) -> Arrivals:

@@ -3,7 +3,7 @@ context, and then in the library of published results.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import pairwise
@@ -75,7 +75,8 @@ def measured_acceptance(
             raise
         if (published := published_acceptance(model, draft, context, task, head)) is not None:
             return published
-        known = "; ".join(_published_instead(model, target, draft))
+        subject = short_name(model), target.aliases, library_word(draft), draft.name
+        known = "; ".join(_published_instead(*subject))
         raise UnknownAcceptance(error.flag, error.why, error.remedy, known) from None
 
 
@@ -89,20 +90,27 @@ def _as_named(model: str, target: str) -> str:
     return ""
 
 
-def _published_instead(model: str, target: ModelSpec, draft: Draft) -> Iterator[str]:
-    """The published results of other drafts for this target, and of this draft for other targets."""
+@cache
+def _published_instead(model: str, aliases: tuple[str, ...], word: str, draft: str) -> tuple[str, ...]:
+    """The published results of other drafts for a target, and of a draft for other targets.
+
+    - model, word: the names of the target and the draft in the library.
+    - aliases: all names of the target.
+    - draft: the name of the draft in the question.
+    """
     published = acceptance_library()
-    drafts = published.drafts_of(short_name(model))
+    known = list[str]()
+    drafts = published.drafts_of(model)
     if drafts:
-        yield f"published for it: {', '.join(drafts)}"
-    word = library_word(draft)
-    others = [name for name in _short_names(target.aliases) if word in published.drafts_of(name)]
+        known.append(f"published for it: {', '.join(drafts)}")
+    others = [name for name in _short_names(aliases) if word in published.drafts_of(name)]
     if others:
-        yield f"published for models of its shape: {', '.join(others)}"
+        known.append(f"published for models of its shape: {', '.join(others)}")
     rates = published.typical.first_rates(word)
     if rates:
         span = f"{rates[0]:.2f} to {rates[-1]:.2f} (median {median(rates):.2f})"
-        yield f"other {draft.name} drafts have their first token accepted at {span}"
+        known.append(f"other {draft} drafts have their first token accepted at {span}")
+    return tuple(known)
 
 
 @cache
