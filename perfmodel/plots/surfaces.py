@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeGuard
 import numpy as np
 
 from perfmodel.answers.question import Query
+from perfmodel.answers.text import tokens
 from perfmodel.operations import Array, Ints, Mask
 from perfmodel.plots.layout import figure_of, label, legend_above, panels, sign
 from perfmodel.plots.palette import colours
@@ -192,7 +193,7 @@ def _is_seen(
 def _inflection(axes: Axes, inflection: float, batches: Span, batch_range: Span) -> list[Any]:
     """Draws the inflection context over its batches; returns the entry of the legend."""
     low, high = max(batches[0], batch_range[0]), min(batches[1], batch_range[1])
-    name = f"inflection context ({inflection:,.0f}, batches {batch_range[0]:g} to {batch_range[1]:g})"
+    name = f"inflection context ({tokens(inflection)}, batches {batch_range[0]:g} to {batch_range[1]:g})"
     look: dict[str, Any] = {"color": colours().ink, "linewidth": 1.2, "linestyle": (0, (4, 3))}
     return axes.plot([inflection, inflection], [low, high], label=name, **look)
 
@@ -285,12 +286,12 @@ def _dots(axes: Axes, measured: Sequence[MeasuredPoint]) -> list[Any]:
     (dots,) = axes.plot(contexts, batches, "o", color=look.ink, markersize=7)
     dots.set(label="measured, filled in its colour", markerfacecolor=look.page, clip_on=False, zorder=3)
     behind: dict[str, Any] = {"facecolor": look.page, "edgecolor": "none", "pad": 0.6, "alpha": 0.8}
-    for sequences, tokens, speedup in measured:
+    for sequences, length, speedup in measured:
         colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
-        axes.plot(tokens, sequences, "o", color=colour, markersize=5.2, clip_on=False, zorder=4)
+        axes.plot(length, sequences, "o", color=colour, markersize=5.2, clip_on=False, zorder=4)
         axes.annotate(
             f"{speedup:.2f}",
-            (tokens, sequences),
+            (length, sequences),
             (6, -1),
             textcoords="offset points",
             fontsize=9,
