@@ -35,10 +35,6 @@ from perfmodel.queueing.steps import StepTimes
 
 HALVINGS = 16
 """Number of bisection steps for the share of passes in which a client decodes."""
-BEYOND_ALL = 4
-"""Number of batch sizes computed beyond the number of clients. The share of time at the last one is below
-1e-40.
-"""
 FEWER_CLIENTS = 16
 """Number of smaller client counts whose throughput gives a lower bound."""
 
@@ -167,7 +163,7 @@ def share_of_batches(steps: StepTimes, clients: Array, share: Array) -> Array:
     - share: share of the time in which a client decodes.
     """
     seats = steps.decode_s.size
-    batches = steps.batches[: math.ceil(clients.max()) + BEYOND_ALL]
+    batches = steps.batches[: math.ceil(clients.max())]
     left = np.maximum(clients[:, None] + 1.0 - batches, TINY) / batches
     odds = np.maximum(share, TINY) / np.maximum(1.0 - share, TINY)
     ratio = left * odds[:, None]

@@ -111,6 +111,15 @@ def test_more_clients_are_never_served_better(steps, lengths, tokens) -> None:
     np.testing.assert_allclose(stay_s * predicted.requests_per_s, clients)
 
 
+@pytest.mark.parametrize("think_s", [0.5, 5.0, 20.0])
+@pytest.mark.parametrize("clients", [2.0, 9.0, 40.0])
+def test_clients_that_think_obey_littles_law(clients: float, think_s: float) -> None:
+    """All clients are either at the server or thinking."""
+    served = serve(PLAIN, Load(LENGTHS, clients=np.array([clients]), think_s=think_s), Limits())
+    cycle_s = served.ttft.mean + served.tpot.mean * LENGTHS.decoded + think_s
+    assert served.requests_per_s * cycle_s == pytest.approx([clients], rel=1e-3)
+
+
 @settings(max_examples=60, deadline=None)
 @given(SERVERS, SIZES, st.sampled_from([256, 2048, 16384]), st.sampled_from([0.5, 1.0, 3.0]))
 @example(
