@@ -1,6 +1,7 @@
 """How sure an advice is: a doubtful draft is an option, and intervals and break-evens keep the bound."""
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -196,3 +197,21 @@ def test_a_gain_under_a_bound_is_as_uncertain_as_the_steps_of_both() -> None:
 )
 def test_a_doubtful_draft_must_gain_a_tenth_and_more_than_it_may_lose(gain, low, worth) -> None:
     assert worth_the_risk(gain, (low, 2.0)) is worth
+
+
+@pytest.mark.parametrize(
+    ("verdict", "gamma", "is_tried"),
+    [
+        ("too_close_to_call", 3, True),
+        ("speculate", 3, False),
+        ("likely_speculate", 3, False),
+        ("too_close_to_call", 0, False),
+    ],
+)
+def test_servers_without_a_draft_are_only_tried_beside_a_doubtful_draft(verdict, gamma, is_tried) -> None:
+    chosen: Any = SimpleNamespace(row=SimpleNamespace(gamma=gamma))
+    baseline: Any = SimpleNamespace(row=SimpleNamespace(gamma=0))
+    decided = load_decision.LoadDecision(chosen, None, baseline, chosen, [], verdict)
+    assert decided.without_draft is (baseline if is_tried else None)
+    nothing = load_decision.LoadDecision(None, None, baseline, None, [], verdict)
+    assert nothing.without_draft is None
