@@ -37,12 +37,11 @@ CATALOGUES = (
         "`rtx-3090-24gb` has 25.77 GB. Engines use the memory that the device reports (`reported_memory`), "
         "which may be a few per cent above or below the data sheet's. `NAME:12gb` is the device NAME with "
         "12 GB of memory (12 GiB for GDDR boards and Macs). On macOS, the GPU can use two thirds of the "
-        "memory if its size is below 36 GiB, 75 % from 36 GiB, 81 % from 64 GiB, and 84 % from 128 GiB. Link rates (GB/s) "
-        "are per "
-        "direction. LLC is the last-level cache. An answer uses the calibration in the last column unless "
-        "`--engine` or `--calibration` names another calibration. `--hardware` also accepts the names that "
-        "`nvidia-smi` and `lspci` print, such "
-        "as `Radeon RX 7900 XTX 24GB`. `--hardware ./mine.yaml` reads your own file.",
+        "memory if its size is below 36 GiB, 75 % from 36 GiB, 81 % from 64 GiB, and 84 % from 128 GiB. Link "
+        "rates (GB/s) are per direction. LLC is the last-level cache. An answer uses the calibration in the "
+        "last column unless `--engine` or `--calibration` names another calibration. `--hardware` also "
+        "accepts the names that `nvidia-smi` and `lspci` print, such as `Radeon RX 7900 XTX "
+        "24GB`. `--hardware ./mine.yaml` reads your own file.",
         gpus.CATALOGUE,
     ),
     (

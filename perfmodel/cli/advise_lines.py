@@ -96,9 +96,9 @@ def _why_option(a: Advice) -> str:
     if (usual := draft_to_measure(a.query, a.likely)) is not None:
         return f"To measure {usual.draft}, which gains even with a low acceptance for its kind:"
     named = named_to_measure(a.query, a.unmeasured)
-    draft = (
-        "the draft" if named is None else f"{named.draft}, which pays from alpha {named.smallest_alpha:.2f}"
-    )
+    draft = "the draft"
+    if named is not None:
+        draft = f"{named.draft}, which pays off from alpha {named.smallest_alpha:.2f}"
     return f"To measure {draft}:"
 
 

@@ -140,7 +140,7 @@ def on_off_text(switch: OnOff, chosen: bool) -> str:
 
     - chosen: whether the choice has a draft.
     """
-    draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay'}"
+    draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay off'}"
     start = "" if switch.on_from == 1 else f"from {switch.on_from} "
     if switch.off_from is None:
         return f"{draft} {start}up to {_counted(switch.looked_to, 'running sequence')} of a server."

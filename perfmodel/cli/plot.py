@@ -226,7 +226,7 @@ def breakdown(question: Points, output: Output, theme: Theme = "light") -> None:
         best = predict(scenario, Workload.of(*zip(*points, strict=True)), query.max_gamma)
         length = int(best.gamma_optimal[best.speedup_at_gamma_optimal.argmax()])
     if not length:
-        raise InputError("--gamma: must be 1 or more here, and no draft pays at any of these points")
+        raise InputError("--gamma: must be 1 or more here, and no draft pays off at any of these points")
     _save(lambda: plots.breakdown(scenario, points, length), output, theme, axes.doubts(scenario))
 
 

@@ -12,7 +12,7 @@ from perfmodel.specs import VERSION_SEPARATOR
 
 
 def to_decide(a: WhatIf, query: Query) -> str:
-    """A sentence with the number of tokens per iteration from which the draft pays, and the command that
+    """A sentence with the number of tokens per iteration from which the draft pays off, and the command that
     compares a measurement.
 
     - query: the question as it was given.
@@ -33,7 +33,8 @@ def to_decide(a: WhatIf, query: Query) -> str:
     elif certain > most:
         counts = f"breaks even at {even:.2f} tokens per iteration{length}, but no acceptance makes it certain"
     else:
-        counts = f"breaks even at {even:.2f} tokens per iteration{length}, certainly pays from {certain:.2f}"
+        counts = f"breaks even at {even:.2f} tokens per iteration{length}"
+        counts += f", certainly pays off from {certain:.2f}"
     return f"{counts}; paste the server's tokens/s with and without the draft into: {_command(a, query)}"
 
 

@@ -234,7 +234,7 @@ def _time(times: Percentiles | None, name: str) -> str:
 
 
 def _limits(limits: DraftLimits, closed: bool) -> str:
-    """A sentence about the loads at which a draft length saturates, stops paying, or changes.
+    """A sentence about the loads at which a draft length saturates, stops paying off, or changes.
 
     - closed: whether the loads are numbers of clients.
     """
@@ -271,10 +271,10 @@ def _prefix(v: PrefixVerdict) -> str:
     else:
         text += f"; per request, decoding takes {_signed(v.decode_gain_s, 'less', 'more')}"
         text += f" and prefill {_signed(-v.recomputed_s, 'less', 'more')}"
-        text += f": the draft {'pays' if v.pays else 'does not pay'}"
+        text += f": the draft {'pays off' if v.pays else 'does not pay off'}"
         text += f", {_signed(v.net_s, 'faster', 'slower')} than the baseline"
     for change in v.changes[:2]:
-        text += f"; with {change.change} {'it pays' if change.pays else 'it does not'}"
+        text += f"; with {change.change} {'it pays off' if change.pays else 'it does not'}"
         if change.net_s is not None:
             text += f", {_signed(change.net_s, 'faster', 'slower')}"
     return text

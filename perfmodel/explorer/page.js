@@ -332,7 +332,7 @@ function bestCell(surface) {
   return most;
 }
 
-/** Selects the best cell of the first surface on which speculation pays. */
+/** Selects the best cell of the first surface on which speculation pays off. */
 function openAtBest() {
   const pays = content.cases.findIndex((_, number) => bestCell(new Surface(content, arrays, number)).speedup > 1);
   const number = Math.max(pays, 0);

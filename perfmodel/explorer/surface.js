@@ -91,7 +91,7 @@ class Surface {
   }
 
   /**
-   * The context from which drafting g tokens pays at one batch; 0 if it pays at the left end, null if it never pays. The
+   * The context from which drafting g tokens pays off at one batch; 0 if it does at the left end, null if it never does. The
    * seconds that an iteration saves are nearly linear in the context, so they are interpolated; the speedup is not linear.
    */
   breakEven(alpha, b, g) {

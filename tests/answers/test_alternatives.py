@@ -81,7 +81,7 @@ def test_the_fastest_server_is_named_where_no_one_keeps_the_bound() -> None:
 
 
 def test_a_switch_is_told_with_its_gain_over_the_choice_and_a_line() -> None:
-    """Two backends make the draft pay alike: one is named, at its best batch, with the defect that it has."""
+    """Two backends make the draft pay off alike: one is named, at its best batch, with its defect."""
     question = {"model": "qwen3-32b", "hardware": "a100", "context": 16_384, "weights": "awq-g128"}
     answer = advise(**question)
     assert len([r for r in answer.remedies if "backend" in r.switch]) == 2
@@ -107,7 +107,7 @@ def test_a_switch_surely_pays_only_if_its_whole_interval_is_above_one() -> None:
     (low, _), *_ = [remedy.speedup_interval for remedy in answer.remedies if "flashinfer" in remedy.switch]
     assert low < 1.0
     named = alternative(answer, "flashinfer")
-    assert named.text.startswith("With --attention-backend flashinfer, where the draft may pay: ")
+    assert named.text.startswith("With --attention-backend flashinfer, where the draft may pay off: ")
 
 
 @pytest.mark.parametrize(

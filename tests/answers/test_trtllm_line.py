@@ -111,7 +111,7 @@ def test_no_line_names_a_checkpoint_of_autoawq() -> None:
 
 
 def test_a_line_without_a_draft_does_not_say_that_none_gains_at_any_batch() -> None:
-    """The answer about batch 1024 has one that may pay below it."""
+    """The answer about batch 1024 has one that may pay off below it."""
     answer = advise("gpt-oss-120b", "4xb200", engine="trtllm", context=4096)
     assert not answer.chosen.gamma
     assert answer.on_off is not None

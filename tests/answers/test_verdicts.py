@@ -34,7 +34,7 @@ def test_a_verdict_takes_the_whole_interval(low, high, gamma, fits, word) -> Non
 
 
 def test_no_verdict_says_that_a_draft_pays_which_a_known_defect_may_slow() -> None:
-    """Only that it does not pay is certain."""
+    """Only that it does not pay off is certain."""
     assert verdicts(1.5, 1.2, 1.8, 3, True, measured=True, slow=True).item() == "too_close_to_call"
     assert verdicts(0.8, 0.7, 0.9, 3, True, measured=True, slow=True).item() == "does_not_pay"
 
@@ -43,11 +43,11 @@ def test_a_point_that_does_not_fit_says_what_does_and_what_it_would_be() -> None
     """Llama-3.1-8B on 80 GB has room for some sequences of 100,000 tokens, and for none of 10 million."""
     some = memory_of(scenario(), 64.0, 100_000.0, 3, 0.9).single()
     assert does_not_fit(some, 3, "likely_pays") == (
-        f"at most batch {some.max_batch} fits (with more memory it would likely pay)"
+        f"at most batch {some.max_batch} fits (with more memory it would likely pay off)"
     )
     assert does_not_fit(some, 0, "does_not_pay") == f"at most batch {some.max_batch} fits"
     none = memory_of(scenario(), 1.0, 1e7, 3, 0.9).single()
-    assert does_not_fit(none, 3, "pays") == "not one sequence fits (with more memory it would pay)"
+    assert does_not_fit(none, 3, "pays") == "not one sequence fits (with more memory it would pay off)"
 
 
 def test_a_verdict_is_sure_only_where_such_a_draft_was_measured_on_such_a_device() -> None:

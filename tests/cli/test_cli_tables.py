@@ -53,7 +53,7 @@ def test_nothing_is_broken_at_80_columns(command, capsys, monkeypatch) -> None:
 RED = "\x1b[1;31m"
 YELLOW = "\x1b[1;33m"
 WAITS = "6 of 8 requests run at once, 2 wait; too close to call"
-NO_ROOM = "Does not fit in memory: not one sequence fits (with more memory it would likely pay)"
+NO_ROOM = "Does not fit in memory: not one sequence fits (with more memory it would likely pay off)"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,9 @@ def test_the_line_to_measure_a_named_draft_says_from_where_it_pays(capsys) -> No
     question = "-m llama-3.3-70b --hardware m2-ultra --engine llamacpp --weights q4_k_m -c 8k"
     assert cli.run(("advise", *question.split(), "--draft", "llama-3.2-1b")) == 1  # undecided
     text = capsys.readouterr().out
-    assert re.search(r"To measure llama-3.2-1b, which pays from alpha 0\.\d\d:\nllama-server .* -md ", text)
+    assert re.search(
+        r"To measure llama-3.2-1b, which pays off from alpha 0\.\d\d:\nllama-server .* -md ", text
+    )
 
 
 def test_a_version_of_an_engine_with_constants_for_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:

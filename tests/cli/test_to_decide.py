@@ -24,10 +24,10 @@ def test_the_tokens_from_which_it_pays_are_the_break_even_of_the_answer(capsys) 
     assert "Too close to call" in answer
     even, certain = (
         float(answer.split(words)[1].split()[0].rstrip(";"))
-        for words in (f"{DECIDE}breaks even at ", "certainly pays from ")
+        for words in (f"{DECIDE}breaks even at ", "certainly pays off from ")
     )
     assert even < 2.4 < certain <= 3.0
-    assert "Speculation pays" in said(capsys, f"{STRIX} --tokens-per-iteration {certain + 0.01}")
+    assert "Speculation pays off" in said(capsys, f"{STRIX} --tokens-per-iteration {certain + 0.01}")
     assert "Too close to call: 1.0" in said(capsys, f"{STRIX} --tokens-per-iteration {even + 0.01}")
 
 

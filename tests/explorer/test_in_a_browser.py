@@ -206,7 +206,7 @@ class TestInABrowser:
         assert opened.text("copy") == "copied"
 
     def test_a_slider_moved_by_key_reads_as_the_engine_answers(self, opened: Browser) -> None:
-        for axis in ("batch", "context"):  # where drafting pays at both rates
+        for axis in ("batch", "context"):  # where drafting pays off at both rates
             opened.focus(axis)
             opened.press("End")
         before = shown(opened)

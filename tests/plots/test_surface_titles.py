@@ -1,4 +1,4 @@
-"""The title of a surface says where speculation pays, and is true of the drawn numbers."""
+"""The title of a surface says where speculation pays off, and is true of the drawn numbers."""
 
 import re
 from dataclasses import replace

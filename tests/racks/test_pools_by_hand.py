@@ -9,6 +9,7 @@ import pytest
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.pools import fewest, search
+from perfmodel.answers.advice.pools.lines import PoolServers
 from perfmodel.answers.advice.pools.load import AtRate, OfClients
 from perfmodel.answers.advice.pools.pairs import (
     Pair,
@@ -239,7 +240,7 @@ def two_pools_beside(monkeypatch, of_one: float, *found: tuple[str | None, int],
         )
         for draft, devices in found
     ]
-    part = SimpleNamespace(layout="1x1", servers=1, line="serve")
+    part = PoolServers("", "1x1", 1, "serve")
     replaced = {
         "router_of": lambda question: "A router",
         "load_of": lambda question: of_pools,

@@ -93,12 +93,12 @@ def _counted_scenario(query: Query, served: ServedCounts, batch: float) -> Scena
 
 
 def _counted_words(served: ServedCounts, speedup: float, expected: Acceptance | None) -> list[str]:
-    """The counted acceptance, and the acceptance above which speculation pays, in words."""
+    """The counted acceptance, and the acceptance above which speculation pays off, in words."""
     gained = float(served.acceptance.tokens_per_iteration(served.gamma))
     words = [f"{gained:.2f} tokens per iteration"]
     if expected is not None:
         words.append(expected_words(expected, served.gamma, gained))
-    words.append(f"speculation pays from {gained / speedup:.2f} on")
+    words.append(f"speculation pays off from {gained / speedup:.2f} on")
     return words
 
 

@@ -172,7 +172,7 @@ def _alternative(changed: _Changed, decision: Decision) -> Alternative:
     pace = f"{per_gpu(point):,.0f} tokens/s/GPU"
     if query.objective == "latency":
         pace = f"{seconds(point.tpot_s)} per token"
-    pays = ", where the draft may pay" if changed.may_pay else ""
+    pays = ", where the draft may pay off" if changed.may_pay else ""
     gain = f"{changed.gain:.2f} times the choice"
     text = f"With {switch_text(changed.changes)}{pays}: {point_text(point)}: {pace}, {gain}"
     seats = seats_of(query, point)

@@ -94,14 +94,15 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     supplies an acceptance.
     """
     if not would_pay:
-        return "; no draft pays at any acceptance"
+        return "; no draft pays off at any acceptance"
     needs = []
     for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]:
         draft = b.draft
         if b.draft_kv != "full":
             draft += " with " + b.draft_kv.partition(",")[0]
         needs.append(f"{b.smallest_alpha:.2f} ({draft}, gamma {b.gamma}, batch {b.batch})")
-    return f". A draft pays from alpha {', '.join(needs)}; give yours with --rate DRAFT=ALPHA or --acceptance"
+    given = "give yours with --rate DRAFT=ALPHA or --acceptance"
+    return f". A draft pays off from alpha {', '.join(needs)}; {given}"
 
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:

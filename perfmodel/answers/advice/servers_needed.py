@@ -17,6 +17,7 @@ from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES
+from perfmodel.answers.question.arguments import MOST_SEATS
 from perfmodel.queueing.kv_room import with_prefix_once
 from perfmodel.queueing.load import Lengths
 from perfmodel.queueing.prefix import Reuse
@@ -47,11 +48,11 @@ def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **loa
     - load: the load as arguments of `traffic`.
 
     The question states the largest number of requests at once, as the printed command does. Clients get a
-    seat each, even if they are more than the engine's default number of seats.
+    seat each, even if they are more than the engine's default number of seats, up to `MOST_SEATS`.
     """
     asked = _of_candidate(question, candidate, drafts, **load)
     if asked.max_num_seqs is None and asked.max_concurrency:
-        seats = seats_of_group(max(asked.max_concurrency), asked.dp)
+        seats = min(seats_of_group(max(asked.max_concurrency), asked.dp), MOST_SEATS)
         if seats > asked.group_seats:
             return replace(asked, max_num_seqs=seats)
     return asked.planned

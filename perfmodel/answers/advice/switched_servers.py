@@ -49,7 +49,7 @@ def _pays(question: AdviseQuery, served: Served) -> str:
     """A clause that says that the draft of these servers is not certain to gain; empty otherwise."""
     if not served.row.gamma or point_verdict(question, served.at_its_batch(question)) == "pays":
         return ""
-    return ", where the draft may pay,"
+    return ", where the draft may pay off,"
 
 
 def with_larger_share(question: AdviseQuery, chosen: Served) -> Alternative | None:

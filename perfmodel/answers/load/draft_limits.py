@@ -14,7 +14,7 @@ from perfmodel.queueing.saturation import capacity
 from perfmodel.queueing.steps import StepTimes
 
 LOADS_TRIED = 24
-"""Number of loads in the search for the load at which speculation stops paying."""
+"""Number of loads in the search for the load at which speculation stops paying off."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,11 +50,12 @@ class Offload:
     @property
     def sentence(self) -> str:
         """The result in words."""
-        word = "pays" if self.saved_s > 0 else "does not pay"
+        word = "pays off" if self.saved_s > 0 else "does not pay off"
         start = self.pays_from_tokens
         since = "at no length" if start is None else f"from {start} tokens on"
         both = f"{self.read_s * 1e3:.3g} ms to read, {self.recompute_s * 1e3:.3g} ms to compute"
-        return f"reading {self.tokens:.0f} cached tokens from {self.tier} {word} ({both}); it pays {since}"
+        reading = f"reading {self.tokens:.0f} cached tokens from {self.tier}"
+        return f"{reading} {word} ({both}); it pays off {since}"
 
 
 def offload_of(question: TrafficQuery, scenario: Scenario, gamma: int) -> Offload:

@@ -27,10 +27,10 @@ PAYS: tuple[Verdict, Verdict] = ("pays", "likely_pays")
 MAY_NOT_PAY: tuple[Verdict, ...] = ("too_close_to_call", "likely_does_not_pay", "does_not_pay")
 """The verdicts with which speculation may not pay off."""
 SENTENCES: dict[str, str] = {
-    "pays": "Speculation pays",
-    "likely_pays": "Speculation likely pays",
-    "does_not_pay": "Speculation does not pay",
-    "likely_does_not_pay": "Speculation likely does not pay",
+    "pays": "Speculation pays off",
+    "likely_pays": "Speculation likely pays off",
+    "does_not_pay": "Speculation does not pay off",
+    "likely_does_not_pay": "Speculation likely does not pay off",
     "too_close_to_call": "Too close to call",
     "does_not_fit": "Does not fit in memory",
     "speculate": "Speculate",
@@ -52,10 +52,10 @@ CELLS = {
 }
 """Verdict -> its word in the column "pays" of a table."""
 _WOULD = {
-    "pays": "would pay",
-    "likely_pays": "would likely pay",
-    "does_not_pay": "would not pay",
-    "likely_does_not_pay": "would likely not pay",
+    "pays": "would pay off",
+    "likely_pays": "would likely pay off",
+    "does_not_pay": "would not pay off",
+    "likely_does_not_pay": "would likely not pay off",
     "too_close_to_call": "would be too close to call",
     "unknown_acceptance": "would be undecided",
 }
@@ -114,7 +114,7 @@ def verdicts(
 
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict, margin_bytes: float = 0.0) -> str:
     """A text with the largest batch that fits in memory, and the verdict for a larger memory, such as ``at
-    most batch 6 fits (with more memory it would pay)``.
+    most batch 6 fits (with more memory it would pay off)``.
 
     - margin_bytes: memory that the engine can be started without (`Account.margin_bytes`).
     """

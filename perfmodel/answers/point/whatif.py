@@ -1,4 +1,4 @@
-"""Answers whether speculation pays at one point."""
+"""Answers whether speculation pays off at one point."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -16,8 +16,8 @@ from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 @asks(Query)
 def whatif(query: Query) -> WhatIf:
-    """Does speculation pay for this model, device, batch and context, and why? Raises InputError for wrong
-    input.
+    """Does speculation pay off for this model, device, batch and context, and why? Raises InputError for
+    wrong input.
     """
     workload = Workload.of(query.batch, query.context, 0 if query.gamma is None else query.gamma)
     try:

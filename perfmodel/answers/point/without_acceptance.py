@@ -53,9 +53,9 @@ def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     answer = assembled(replace(query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
     if alpha is None:
-        pays = f"does not pay at {lengths} with any acceptance"
+        pays = f"does not pay off at {lengths} with any acceptance"
     else:
-        pays = f"pays from alpha {alpha:.2f} (gamma {gamma})"
+        pays = f"pays off from alpha {alpha:.2f} (gamma {gamma})"
     why = f"{unknown.why}; {pays}"
     verdict: Verdict = "unknown_acceptance"
     if alpha is None:

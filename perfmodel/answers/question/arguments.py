@@ -35,6 +35,8 @@ SELF_DRAFT_KV = "streamingllm:512"
 """The default KV method of a self-draft. A self-draft that reads the whole cache never pays off. Most
 acceptances of self-drafts in ``results/published`` have this method and budget.
 """
+MOST_SEATS = 4096
+"""Largest number of requests that a server may run at the same time (`max_num_seqs`)."""
 
 
 Model = Annotated[

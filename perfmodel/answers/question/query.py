@@ -173,7 +173,7 @@ class CommonOptions(Question):
         "Maximum number of requests that run at the same time.",
         "N",
         "--max-running-requests",
-        limits=(1, 4096),
+        limits=(1, arg.MOST_SEATS),
         shown="the engine's default for its version and the device",
         default=None,
         group="Engine",

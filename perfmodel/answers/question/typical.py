@@ -111,7 +111,7 @@ class TypicalGain:
         """
         likely = f"likely {self.text}"
         if self.speedups[1] <= 1.0:
-            likely = f"no draft length is likely to pay {self.of_its_kind}"
+            likely = f"no draft length is likely to pay off {self.of_its_kind}"
         return f"{likely}; measure the acceptance to decide"
 
     @property

@@ -55,7 +55,7 @@ class Defect(Frozen):
     sets no condition.
 
     - slows: whether the defect may make a draft slower than the baseline. If so, no verdict says that the
-      draft certainly pays.
+      draft certainly pays off.
     """
 
     thread: Text

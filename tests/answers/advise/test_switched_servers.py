@@ -39,7 +39,7 @@ def test_a_backend_that_turns_the_verdict_of_a_load_is_in_the_first_line() -> No
     head = answer.headline()
     assert head.startswith("Do not speculate with the default attention backend: ")
     assert f"; with --attention-backend flashinfer {change.gain:.2f} times as good (" in head
-    alternative = named(answer, "attention-backend flashinfer, where the draft may pay, a request takes ")
+    alternative = named(answer, "attention-backend flashinfer, where the draft may pay off, a request takes ")
     assert " --attention-backend FLASHINFER " in alternative.line
     assert not any("backend" in each.flags for each in there.better_changes), "a stated one is kept"
 

@@ -40,7 +40,10 @@ def test_without_an_acceptance_nothing_is_decided_and_the_break_even_is_named(qu
     bounded = ""
     if question.max_tpot_ms is not None:
         bounded = "; this compares tokens/s within the bound, which allows larger batches with a draft"
-    assert f"measure the acceptance to decide{bounded}. A draft pays from alpha {alphas[0]:.2f} (" in a.reason
+    assert (
+        f"measure the acceptance to decide{bounded}. A draft pays off from alpha {alphas[0]:.2f} ("
+        in a.reason
+    )
 
 
 @every_question
@@ -68,7 +71,7 @@ def test_a_draft_that_comes_with_the_model_is_named_first() -> None:
     answer = advise("mimo-v2.5", "b300", context=8192, tp=8, objective="latency", batch=1)
     assert "no acceptance is known for mimo-v2.5: likely" in answer.reason
     assert next(gain.draft for gain in answer.likely) == "mtp"
-    _, _, pays = answer.reason.partition("A draft pays from alpha ")
+    _, _, pays = answer.reason.partition("A draft pays off from alpha ")
     assert pays.split("(")[1].startswith("mtp, gamma ")
 
 
@@ -188,10 +191,10 @@ def test_the_break_even_of_the_own_layer_comes_first_and_three_are_named() -> No
         BreakEven("mtp", "full", 1, 1, 16, 0.5),
     ]
     assert _would_pay(tuple(would_pay)) == (
-        ". A draft pays from alpha 0.50 (mtp, gamma 1, batch 16), 0.20 (ngram, gamma 3, batch 8), 0.30 (self "
-        "with quest:512, gamma 2, batch 4); give yours with --rate DRAFT=ALPHA or --acceptance"
+        ". A draft pays off from alpha 0.50 (mtp, gamma 1, batch 16), 0.20 (ngram, gamma 3, batch 8), 0.30 "
+        "(self with quest:512, gamma 2, batch 4); give yours with --rate DRAFT=ALPHA or --acceptance"
     )
-    assert _would_pay(()) == "; no draft pays at any acceptance"
+    assert _would_pay(()) == "; no draft pays off at any acceptance"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The load at which something ends, by made-up servers: a draft that pays, and limits that are kept."""
+"""The load at which something ends, by made-up servers: a draft that pays off, and limits that are kept."""
 
 from types import SimpleNamespace
 

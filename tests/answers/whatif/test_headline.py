@@ -13,7 +13,10 @@ def test_a_headline_has_verdict_speedup_interval_and_point() -> None:
     a = whatif(**ASKED, gamma=3, alpha=0.9, draft="eagle3")
     low, high = a.speedup_interval
     where = "llama-3.1-8b on h100-sxm-80gb, batch 1, context 4096"
-    assert a.headline() == f"Speculation pays: {a.speedup:.2f}x ({low:.2f} to {high:.2f}) at gamma 3; {where}"
+    assert (
+        a.headline()
+        == f"Speculation pays off: {a.speedup:.2f}x ({low:.2f} to {high:.2f}) at gamma 3; {where}"
+    )
     exact = whatif(**ASKED, gamma=3, alpha=0.9, tp=2, pp=2, calibration="ideal")
     where = "llama-3.1-8b on 4 x h100-sxm-80gb, batch 1, context 4096"
     assert exact.headline().endswith(f": {exact.speedup:.2f}x at gamma 3; {where}")

@@ -17,7 +17,9 @@ def test_a_batch_that_does_not_fit_is_answered_with_the_largest_that_does():
     assert any(f"the largest that does is {most}" in note for note in a["warnings"])
 
 
-@pytest.mark.parametrize(("context", "would"), [(64_000, "would likely pay"), (256, "would likely not pay")])
+@pytest.mark.parametrize(
+    ("context", "would"), [(64_000, "would likely pay off"), (256, "would likely not pay off")]
+)
 def test_a_batch_that_does_not_fit_is_told_whether_it_would_pay_with_more_memory(
     context: int, would: str
 ) -> None:
@@ -194,4 +196,4 @@ def test_a_part_of_the_memory_that_is_too_small_is_no_negative_shortfall() -> No
     answer = whatif(**question, batch=1, context=92_000, alpha=0.7)
     assert answer.verdict == "does_not_fit"
     assert answer.memory.missing_bytes < 0
-    assert answer.reason.startswith("not one sequence fits (with more memory it would likely pay)")
+    assert answer.reason.startswith("not one sequence fits (with more memory it would likely pay off)")

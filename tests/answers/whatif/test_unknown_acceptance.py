@@ -33,7 +33,7 @@ def test_where_no_acceptance_is_known_it_says_from_which_one_on_speculation_pays
         for n in (1, 2, 3, 5, 9):
             assert whatif(unknown, alpha=a.break_even_alpha, gamma=n).speedup <= 1 + 1e-9
     alpha = f"{a.break_even_alpha:.2f}"
-    assert a.headline() == f"Undecided: {a.typical.sentence}; pays from alpha {alpha} (gamma {gamma})"
+    assert a.headline() == f"Undecided: {a.typical.sentence}; pays off from alpha {alpha} (gamma {gamma})"
 
 
 def test_a_narrow_range_of_a_typical_draft_has_more_digits() -> None:

@@ -57,7 +57,7 @@ def test_a_length_holds_where_no_other_is_faster(tmp_path, capsys, batch) -> Non
     assert status == (0 if holds else 1)
     printed = Path(__file__).with_name("watch.txt").read_text(encoding="utf-8")
     assert out in " ".join(printed.split())
-    assert f"speculation pays from {2.5 / speed[3]:.2f} on" in out
+    assert f"speculation pays off from {2.5 / speed[3]:.2f} on" in out
     best = f"change: K = {speed.index(fastest)} ({fastest:.2f}x) is faster than K = 3"
     assert (best in out) == (not holds)
 

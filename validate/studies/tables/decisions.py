@@ -19,7 +19,7 @@ from perfmodel.validate.studies.tables.cells import (
 
 def verdicts(record: Record) -> Rows:
     """Counts of verdicts on speedups whose source was left out of the fit, by engine."""
-    yield ["source left out", "right if it pays", "right if it does not pay", "certain but wrong"]
+    yield ["source left out", "right if it pays off", "right if it does not pay off", "certain but wrong"]
     for name, side in record["sources"]["sides"].items():
         title = "all serving engines" if name == "all" else name
         yield [title, right_if_it_pays(side), right_if_not(side), wrong_of_sure(side)]
