@@ -7,10 +7,11 @@ from perfmodel.cli.output import table
 
 
 def print_passes(a: WhatIf) -> None:
-    """Prints each pass with its predicted time and its bounds."""
+    """Prints each pass with its predicted time and its bounds. A draft that runs no model has no pass."""
     steps = {"baseline step": a.target_step}
     if a.query.gamma:
-        steps |= {"draft step": a.draft_step, "verification": a.verify_step}
+        drafts = {"draft step": a.draft_step} if a.draft_step.predicted_s else {}
+        steps |= drafts | {"verification": a.verify_step}
     rows = []
     for name, step in steps.items():
         times = (seconds(step.lower_s), seconds(step.predicted_s), seconds(step.serial_s))

@@ -9,12 +9,24 @@ from perfmodel import drafts
 from perfmodel.answers.declaration import argument, question
 from perfmodel.answers.grid.grid import Grid
 from perfmodel.answers.question import arguments as arg
-from perfmodel.answers.readers import Lengths, MaybeReals, MaybeWholes, Wholes, Words, gammas, methods, names
+from perfmodel.answers.readers import (
+    Lengths,
+    MaybeReals,
+    MaybeWholes,
+    MaybeWords,
+    Wholes,
+    Words,
+    gammas,
+    methods,
+    names,
+)
 from perfmodel.errors import InputError, refuse, unknown_name
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, capacity
 
 DEGREES = (1, 2, 4, 8)
 """Tensor-parallel degrees to try."""
+SPARSE = ("streamingllm:512", "snapkv:2k", "quest:1k")
+"""KV methods of the self-drafts that the page shows by default."""
 MOST_WEIGHTS = 0.5
 """Largest share of the memory for weights with which a server has room for a batch. The value is a choice."""
 
@@ -58,11 +70,12 @@ class Exploration(Grid):
         shown="the smallest of 1, 2, 4 and 8 at which the weights fill at most half of the memory",
         default=None,
     )
-    draft_kv: Words = argument(
+    draft_kv: MaybeWords = argument(
         "KV method and budget of the draft.",
         "METHOD[:BUDGET],...",
         read=methods,
-        default="streamingllm:512,snapkv:2k,quest:1k",
+        shown=f"{','.join(SPARSE)}; full for a --draft other than self",
+        default=None,
         group="Draft",
     )
     drafts: Words = argument(
@@ -121,9 +134,15 @@ class Exploration(Grid):
 
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
-        """The arguments, with batches and contexts sorted and without duplicates."""
+        """The arguments, with batches and contexts sorted and without duplicates, and with the KV methods of
+        the draft.
+        """
         axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
-        return super().settled(values | axes)
+        methods_of = values["draft_kv"]
+        if methods_of is None:
+            kind = (values["draft"] or "self").partition(":")[0].strip().lower()
+            methods_of = SPARSE if kind == "self" else ("full",)
+        return super().settled(values | axes | {"draft_kv": methods_of})
 
 
 def _degree(group: Exploration) -> int:

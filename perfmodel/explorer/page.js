@@ -124,7 +124,8 @@ function notes(b, c, gamma) {
 
 function limiter(pass, b, c, g) {
   const values = Object.keys(TERMS).map((term) => state.surface.pass(pass, term, b, c, g));
-  return content.limiters[values.indexOf(Math.max(...values))];
+  const most = Math.max(...values);
+  return most ? content.limiters[values.indexOf(most)] : "";
 }
 
 function breakDown(cells, b, c) {
@@ -332,10 +333,11 @@ function bestCell(surface) {
   return most;
 }
 
-/** Selects the best cell of the first surface on which speculation pays off. */
+/** Selects the best cell of the first surface on which speculation pays off, among those of the draft that was asked for. */
 function openAtBest() {
-  const pays = content.cases.findIndex((_, number) => bestCell(new Surface(content, arrays, number)).speedup > 1);
-  const number = Math.max(pays, 0);
+  const { draft } = content.start;
+  const number = Math.max(content.cases.findIndex((kase, n) => (
+    (draft === null || kase.draft === draft) && bestCell(new Surface(content, arrays, n)).speedup > 1)), 0);
   for (const [id, name] of Object.entries(SELECTS)) element(id).value = name(content.cases[number]);
   const { b, c } = bestCell(new Surface(content, arrays, number));
   Object.assign(state, { b, c });

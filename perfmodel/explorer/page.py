@@ -127,7 +127,7 @@ def payload(
         "context": contexts,
         "verdicts": SENTENCES,
         "limiters": list(LIMITERS.values()),
-        "start": {"alpha": grid.axis("alpha")[0], "gamma": start},
+        "start": {"alpha": grid.axis("alpha")[0], "gamma": start, "draft": grid.draft and cases[0]["draft"]},
         "cases": cases,
         "pool": pool.arrays,
     }
@@ -172,23 +172,32 @@ def explore(exploration: Exploration) -> Page:
     return Page(page(payload(exploration)))
 
 
-def _heads(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
-    """One question for each surface, those of `drafts` first. Raises InputError if two of them would have the
-    same title in the page.
+def _heads(grid: Exploration) -> list[tuple[Query, Scenario]]:
+    """One question for each surface. Those of a stated draft come before those of `drafts`, and those of the
+    default draft after them. Raises InputError if two of them would have the same title in the page.
     """
     groups = list(grid.groups())
-    for group in groups:
-        yield from _of_drafts(group)
-    seen = set()
+    asked = {}
     for query, _, scenario in itertools.chain.from_iterable(group.resolved() for group in groups):
-        name = (scenario.target.name, scenario.machine.gpu.name, query.tp, scenario.draft.kv.label())
-        if name in seen:
+        name = _name(query, scenario)
+        if name in asked:
+            model, hardware, tp, _, kv = name
             raise InputError(
-                f"--model, --hardware, --tp, --draft-kv: {name[0]} on {name[2]} x {name[1]} "
-                f"with {name[3]} is given twice"
+                f"--model, --hardware, --tp, --draft-kv: {model} on {tp} x {hardware} "
+                f"with {kv} is given twice"
             )
-        seen.add(name)
-        yield query, scenario
+        asked[name] = query, scenario
+    every = itertools.chain.from_iterable(map(_of_drafts, groups))
+    listed = [head for head in every if _name(*head) not in asked]
+    if grid.draft is None:
+        return [*listed, *asked.values()]
+    return [*asked.values(), *listed]
+
+
+def _name(query: Query, scenario: Scenario) -> tuple[str, str, int, str, str]:
+    """What distinguishes a surface from the others of a page."""
+    draft = scenario.draft
+    return scenario.target.name, scenario.machine.gpu.name, query.tp, draft.name, draft.kv.label()
 
 
 def _of_drafts(grid: Exploration) -> Iterator[tuple[Query, Scenario]]:
@@ -249,7 +258,9 @@ def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
     models = (target, draft.model) if draft.named_model else (target,)
     runs = _support(query, scenario)
     transferred_from = scenario.machine.calibration.gpu if is_transferred(scenario) else None
-    method = query.draft_kv if query.draft in (None, "self") else query.draft
+    method = query.draft_kv
+    if query.draft not in (None, "self"):
+        method = query.draft if draft.kv.reads_all else f"{query.draft}, {query.draft_kv}"
     limits = {
         "max_context": {m.name: m.max_position_embeddings for m in models},
         "vocabulary": {m.name: m.vocab_size for m in models},

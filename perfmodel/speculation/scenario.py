@@ -41,16 +41,20 @@ class Scenario(CountedScenario):
         return self.machine.time(self.target_ops(batch, context, query), batch * query)
 
     def draft_step(self, batch: Floats, context: Floats, query: Floats = 1.0) -> PassTime[Floats]:
-        """All times of one draft pass."""
-        return self.draft_machine.time(self.draft_ops(batch, context, query), batch * query)
+        """All times of one draft pass. They are zero for a draft that runs no model."""
+        return self._if_run(self.draft_machine.time(self.draft_ops(batch, context, query), batch * query))
 
     def target_step_at(self, batch: float, context: float, query: float) -> PassTime[float]:
         """All times of one target pass at one point, as plain numbers."""
         return PassTime.of_figures(self.formulas.target_step.numbers(batch, context, query))
 
     def draft_step_at(self, batch: float, context: float, query: float) -> PassTime[float]:
-        """All times of one draft pass at one point, as plain numbers."""
-        return PassTime.of_figures(self.formulas.draft_step.numbers(batch, context, query))
+        """All times of one draft pass at one point, as plain numbers. See `draft_step`."""
+        return self._if_run(PassTime.of_figures(self.formulas.draft_step.numbers(batch, context, query)))
+
+    def _if_run(self, step: PassTime[Any]) -> PassTime[Any]:
+        """A draft pass, or a pass without time if the draft runs no model."""
+        return step if self.draft.passes(1.0) else step.slowed(0.0)
 
     def target_pass_s(self, batch: Floats, context: Floats, query: Floats = 1.0) -> Floats:
         """Calibrated seconds of one target pass."""

@@ -26,6 +26,20 @@ def test_the_weights_of_the_smallest_degree_fill_at_most_half_of_the_memory() ->
 
 
 @pytest.mark.parametrize(
+    ("draft", "views"),
+    [
+        (None, ("streamingllm:512", "snapkv:2k", "quest:1k")),
+        ("self", ("streamingllm:512", "snapkv:2k", "quest:1k")),
+        ("ngram", ("full",)),
+        ("llama-3.2-1b", ("full",)),
+    ],
+)
+def test_only_a_self_draft_has_a_sparse_cache_by_default(draft: str | None, views: tuple[str, ...]) -> None:
+    assert Exploration("llama-3.1-8b", "h100", draft=draft).axis("draft_kv") == views
+    assert Exploration("llama-3.1-8b", "h100", draft=draft, draft_kv="full").axis("draft_kv") == ("full",)
+
+
+@pytest.mark.parametrize(
     ("given", "words"),
     [
         ({"alpha": "0.7,0.8"}, "alpha: must be one value, the start of its slider, given 2"),

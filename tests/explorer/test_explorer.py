@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from perfmodel import cli
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import resolve
 from perfmodel.explorer import page as explore
@@ -56,6 +57,36 @@ def test_what_is_named_cannot_end_the_payload() -> None:
     text = explore.page(content)
     assert payload_of(text) == content
     assert text.count("</script") == explore.page({}).count("</script")
+
+
+@pytest.mark.parametrize(
+    ("given", "drafts"),
+    [
+        ({}, ["eagle3", "ngram", "streamingllm:512", "snapkv:2k", "quest:1k"]),
+        ({"draft": "ngram"}, ["ngram", "eagle3"]),
+        ({"draft": "suffix"}, ["suffix", "eagle3", "ngram"]),
+        ({"draft": "self", "draft_kv": "quest:1k"}, ["quest:1k", "eagle3", "ngram"]),
+        (
+            {"draft": "eagle3", "draft_kv": "full,streamingllm:512"},
+            ["eagle3", "eagle3, streamingllm:512", "ngram"],
+        ),
+    ],
+)
+def test_a_stated_draft_comes_first_and_once(given: dict[str, str], drafts: list[str]) -> None:
+    grid = explore.Exploration("llama-3.1-8b", "h100", batch="1,8", context="1k,8k", max_gamma=2, **given)
+    assert [case["method"] for case in explore.payload(grid)["cases"]] == drafts
+
+
+def test_a_draft_that_runs_no_model_has_no_draft_step(capsys: pytest.CaptureFixture[str]) -> None:
+    question = ["--batch", "256", "--context", "1k", "--gamma", "3", "--alpha", "0.6", "--draft", "ngram"]
+    llama = ["--model", "llama-3.1-8b", "--hardware", "h100"]
+    assert cli.run(["whatif", *llama, *question, "--verbose"]) == 0
+    printed = capsys.readouterr().out
+    assert "verification " in printed
+    assert "draft step" not in printed
+    assert "draft/target 0.00" in printed
+    answer = whatif("llama-3.1-8b", "h100", 256, 1024, 3, draft="ngram", alpha=0.6)
+    assert answer.draft_step.predicted_s == answer.draft_step.fixed_s == 0.0
 
 
 def test_without_tp_a_model_has_the_fewest_devices_that_leave_room_for_a_batch() -> None:

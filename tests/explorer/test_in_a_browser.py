@@ -15,6 +15,7 @@ import pytest
 from matplotlib.colors import to_rgb
 
 import perfmodel as pm
+from perfmodel import cli
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query, resolve
 from perfmodel.answers.text import seconds
@@ -114,7 +115,8 @@ def shown(browser: Browser) -> dict[str, Any]:
         for name, field in ROWS.items():
             for cell, one in zip(rows[name][:3], passes, strict=True):
                 assert cell in spellings(seconds, of_pass(one)[field]), name
-        assert rows["limited"][:3] == [LIMITERS[one["limiter"]] for one in passes]
+        limited = [LIMITERS[one["limiter"]] if one["predicted_s"] else "" for one in passes]
+        assert rows["limited"][:3] == limited
         assert rows["outside"][3] in spellings(seconds, answer["overhead_s"])
         assert rows["predicted"][3] in spellings(
             seconds, answer["tpot_s"] * answer["acceptance"]["tokens_per_iteration"]
@@ -199,6 +201,19 @@ class TestInABrowser:
         slider = "document.getElementById('gamma')"
         opened.run(f"{slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
         assert "no engine runs this draft" in opened.text("notes")
+
+    def test_it_opens_on_the_draft_that_was_asked_for(self, browser: Browser, tmp_path: Path) -> None:
+        path = tmp_path / "ngram.html"
+        ask = ["explore", "-m", "llama-3.1-8b", "--hardware", "h100", "--draft", "ngram", "--gamma", "3"]
+        assert cli.run([*ask, "-o", str(path)]) == 0
+        browser.open(path)
+        assert "draft: ngram;" in browser.text("subject")
+        assert browser.texts("#method option") == ["ngram", "eagle3"]
+        assert shown(browser)["query"]["draft"] == "ngram"
+        facts = dict(zip(browser.texts("#facts dt"), browser.texts("#facts dd"), strict=True))
+        assert facts["cost ratios"].startswith("draft/target 0.00, ")
+        assert "0 draft steps per iteration" in browser.text("breakdown-at")
+        assert set(browser.texts("#terms td:nth-child(3), #totals td:nth-child(3)")) == {"0 us", ""}
 
     def test_a_button_copies_the_command(self, opened: Browser) -> None:
         opened.run("document.getElementById('copy').click()")
