@@ -36,7 +36,7 @@ PICTURES = {
     "traffic": "plot traffic --model gpt-oss-120b --hardware h200 --input-len 8k --output-len 1k "
     "--request-rate 0.1,1.9 --draft eagle:features=3 --gamma 1,3 --alpha 0.6 --slo ttft:2000,tpot:30",
     "residuals": "validate compare --set magicdec --plot",
-    "sparse": "plot breakdown --model deepseek-v3.2 --hardware b200 --tp 8 --kv-dtype fp8 --batch 12 "
+    "sparse": "plot breakdown --model deepseek-v3.2 --hardware b200 --tp 8 --kv-dtype fp8 --batch 8 "
     "--context 16k,128k --draft-kv streamingllm:512 --gamma 1 --alpha 0.8",
 }
 """Name of a picture in docs/img/ -> the command that draws it, to which the path is added (`plot`: as

@@ -204,7 +204,9 @@ def ratios(question: Points, output: Output, theme: Theme = "light", over: Over 
         raise refuse(f"--{crossed}", None, f"at most {MAX_LINES} values here, one line each", len(lines))
     scenario = resolve_costs(axes.first())
     _save(
-        lambda: plots.ratios(scenario, lines, axes.span(over), gamma, over=over),
+        lambda: plots.ratios(
+            scenario, lines, axes.span(over), gamma, over=over, memory_fraction=question.memory_fraction
+        ),
         output,
         theme,
         axes.doubts(scenario),

@@ -9,8 +9,9 @@ import numpy as np
 
 from perfmodel.answers.question import Query
 from perfmodel.immutable import Immutable
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Ints
 from perfmodel.plots.layout import label, legend_above, panels, sign
+from perfmodel.plots.memory import fits_in_memory
 from perfmodel.plots.palette import colours, shades
 from perfmodel.plots.theme import (
     Axes,
@@ -35,6 +36,8 @@ MARKERS = "os^Dv"
 """Markers of the lines, in this order."""
 MARKED = 6
 """Number of markers on a line."""
+THIN = 0.6
+"""Width of a line, in points, where it does not fit in memory."""
 NEAR_ONE = 0.7
 """An axis that reaches at least this value has a line at 1. On a shorter axis, this line would leave half
 of the axis empty.
@@ -64,6 +67,7 @@ def ratios(
     *,
     over: str = "context",
     ideal: bool = True,
+    memory_fraction: float | None = None,
     points: int = 121,
 ) -> Figure:
     """The time of a draft step (above) and of a verification (below), divided by the time of a baseline step,
@@ -74,9 +78,11 @@ def ratios(
       `lines` has its own line.
     - ideal: whether to add dashed lines for the ideal calibration, which has full efficiency and no fixed
       costs.
+    - memory_fraction: the share of the memory that the engine uses; None means the engine's default.
     - points: number of points per line.
 
-    Returns the figure.
+    Lines are thin and without markers where the point does not fit in memory. The title is about the line
+    that fits furthest. Returns the figure.
     """
     scenario = scenario_of(question)
     above, below = panels(2, 2.2)
@@ -87,6 +93,9 @@ def ratios(
     drawn = [Drawn(scenario, SOLID, "calibrated")]
     if ideal and scenario.machine.calibration.name != "ideal":
         drawn.append(Drawn(_on_ideal_roofline(scenario), DASHED, "ideal roofline"))
+    room = fits_in_memory(scenario, batch, context, float(gamma), memory_fraction)
+    ends = room.sum(axis=-1)  # each line fits up to one point, as the needed memory grows along the axis
+    looks = [*zip(shades(len(lines)), cycle(MARKERS), names, ends, strict=False)]
     shown: list[Array] = []
     every = max(points // MARKED, 1)
     for each in drawn:
@@ -94,12 +103,16 @@ def ratios(
         for axes, ratio in ((above, p.draft_to_target), (below, p.verify_to_target)):
             curves = np.broadcast_to(ratio, (len(lines), points))
             shown.append(curves)
-            looks = zip(curves, shades(len(lines)), cycle(MARKERS), names, strict=False)
-            for number, (curve, colour, marker, name) in enumerate(looks):
-                (line,) = axes.plot(steps, curve, linestyle=each.dashes, color=colour, label=name)
-                line.set(marker=marker, markevery=(number * every // len(lines), every))
+            for number, (curve, (colour, marker, name, end)) in enumerate(zip(curves, looks, strict=True)):
+                style = {"linestyle": each.dashes, "color": colour}
+                (line,) = axes.plot(steps[:end], curve[:end], label=name, **style)
+                places = range(number * every // len(lines), end, every)
+                line.set(marker=marker, markevery=[*places] or [end - 1] * bool(end))
                 if each.dashes != SOLID:
                     line.set(markerfacecolor=colours().page, markersize=4)
+                beyond = slice(max(end - 1, 0), None)
+                if end < points:
+                    axes.plot(steps[beyond], curve[beyond], linewidth=THIN, **style)
     above.set_title("draft step / baseline step")
     below.set_title("verification / baseline step")
     for axes in (above, below):
@@ -107,16 +120,34 @@ def ratios(
     above.set(xlabel="", ylim=(0.0, None))
     below.set_ylim(bottom=min(below.get_ylim()[0], 0.98))
     signs = [sign(each.words, color=colours().ink, linestyle=each.dashes) for each in drawn]
-    legend_above(above, [*above.lines[: len(lines)], *(signs if len(drawn) > 1 else [])])
-    ends = " to ".join(map(tokens, span))
-    claim = f"At {names[-1]} and {over} {ends}, {_claim(shown[0][-1], shown[1][-1])}"
+    signs = signs if len(drawn) > 1 else []
+    if not room.all():
+        signs.append(sign("thin: does not fit in memory", color=colours().ink, linewidth=THIN))
+    handles, words = above.get_legend_handles_labels()
+    legend_above(above, [handles[words.index(name)] for name in names] + signs)
+    claim = _claim(names, over, steps, ends, shown[0], shown[1])
     details = f"predicted; {caption(scenario, acceptance=False)}"
     return label(above, claim, subject(scenario, gamma), details, ideal=is_ideal(scenario))
 
 
-def _claim(draft: Array, verify: Array) -> str:
-    """How the two ratios of a line change along the axis."""
-    return f"a draft step {_change(draft)} of a baseline step, a verification {_change(verify)}"
+def _claim(names: list[str], over: str, steps: Array, ends: Ints, draft: Array, verify: Array) -> str:
+    """The title: how the two ratios change along the line that fits in memory furthest. Of several such
+    lines, the last one is named.
+
+    - ends: the number of points of each line that fit.
+    - draft, verify: the ratios, [line, point].
+    """
+    most = int(ends.max())
+    number = int(np.flatnonzero(ends == most)[-1])
+    fitting = slice(0, most or None)
+    from_to = " to ".join(
+        dict.fromkeys(tokens(float(end)) for end in np.floor(steps[fitting][[0, -1]] + 1e-9))
+    )
+    nothing = "" if most else "Nothing fits in memory. "
+    return (
+        f"{nothing}At {names[number]} and {over} {from_to}, a draft step {_change(draft[number, fitting])} "
+        f"of a baseline step, a verification {_change(verify[number, fitting])}"
+    )
 
 
 def _change(ratio: Array) -> str:

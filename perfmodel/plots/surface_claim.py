@@ -50,9 +50,10 @@ def surface_claim(draft: str, batches: Array, contexts: Array, speedup: Array) -
         _words(batches, contexts, np.unravel_index(place, speedup.shape))
         for place in (np.nanargmax(speedup), np.nanargmin(speedup))
     )
-    differ = [each for each in range(2) if most[each] != least[each]]
-    best, worst = (", ".join(words[each] for each in differ) for words in (most, least))
-    return f"{draft}: {high:.2f}× at {best}, falling to {low:.2f}× at {worst}"
+    both = [word for word in most if word in least]
+    best, worst = (", ".join(word for word in words if word not in both) for words in (most, least))
+    subject = f"{draft} at {both[0]}" if both else draft
+    return f"{subject}: {high:.2f}× at {best}, falling to {low:.2f}× at {worst}"
 
 
 def _words(batches: Array, contexts: Array, place: tuple[Any, ...]) -> tuple[str, str]:

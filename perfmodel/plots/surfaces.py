@@ -9,6 +9,7 @@ from perfmodel.answers.question import Query
 from perfmodel.answers.text import tokens
 from perfmodel.operations import Array, Ints, Mask
 from perfmodel.plots.layout import figure_of, label, legend_above, panels, sign
+from perfmodel.plots.memory import fits_in_memory
 from perfmodel.plots.palette import colours
 from perfmodel.plots.surface_claim import round_batches, round_contexts, surface_claim
 from perfmodel.plots.theme import (
@@ -27,7 +28,6 @@ from perfmodel.speculation import (
     DEFAULT_BATCH_RANGE,
     DEFAULT_MAX_GAMMA,
     Scenario,
-    capacity,
     check_draft_length,
     inflection_context,
     speedups,
@@ -199,9 +199,12 @@ def _inflection(axes: Axes, inflection: float, batches: Span, batch_range: Span)
 
 
 def _add_colour_bar(axes: Axes, filled: Any, levels: Sequence[float]) -> None:
-    """Adds the scale of the colours, with at most `MAX_TICKS` ticks, of which one is at 1."""
+    """Adds the scale of the colours. It has at most `MAX_TICKS` ticks. One of them is at 1, and the last one
+    is at the end of the scale or at 1.
+    """
     step = -(-len(levels) // MAX_TICKS)
-    ticks = levels[levels.index(1.0) % step :: step]
+    *ticks, last = levels[levels.index(1.0) % step :: step]
+    ticks.append(last if last == 1.0 else levels[-1])
     bar = figure_of(axes).colorbar(
         filled, ax=axes, orientation="horizontal", ticks=ticks, pad=0.02, aspect=28
     )
@@ -251,12 +254,8 @@ def _bands() -> list[tuple[float, ...]]:
 
 
 def _fits(scenario: Scenario, batches: Array, contexts: Array, gamma: Ints, fraction: float | None) -> Mask:
-    """Whether memory suffices, over [batch, context]; True everywhere on a device with unknown memory."""
-    shape = (batches.size, contexts.size)
-    if scenario.machine.gpu.memory is None:
-        return np.ones(shape, bool)
-    room = capacity.memory_of(scenario, batches[:, None], contexts, gamma.astype(np.float64), fraction)
-    return np.broadcast_to(np.asarray(room.fits), shape)
+    """Whether memory suffices, over [batch, context]."""
+    return fits_in_memory(scenario, batches[:, None], contexts, gamma.astype(np.float64), fraction)
 
 
 def _memory(axes: Axes, batches: Array, contexts: Array, fits: Mask) -> list[Any]:

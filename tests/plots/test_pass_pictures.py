@@ -69,13 +69,22 @@ def test_the_legend_names_the_parts_that_there_are(devices: int, named: bool) ->
     assert ("all-reduce" in legend_of(left)) is named
 
 
+def whole(axes) -> list[list[float]]:
+    """The values of each coloured line, with those that do not fit in memory."""
+    named = [line for line in axes.lines if not line.get_label().startswith("_")]
+    points: dict[str, dict[float, float]] = {line.get_color(): {} for line in named}
+    for line in axes.lines:
+        if line.get_color() in points:
+            points[line.get_color()] |= dict(zip(line.get_xdata(), line.get_ydata(), strict=True))
+    return [[*values.values()] for values in points.values()]
+
+
 def test_ratios_over_the_batch_have_a_line_for_each_context() -> None:
     left, right = plots.ratios(SCENARIO, [2048, 32768], (1, 256), 2, over="batch", ideal=False, points=5).axes
     p = predict(SCENARIO, Workload.of(np.geomspace(1, 256, 5), [[2048.0], [32768.0]], 2))
     for axes, ratio in ((left, p.draft_to_target), (right, p.verify_to_target)):
-        lines = [line for line in axes.lines if len(line.get_xdata()) == 5]
-        np.testing.assert_allclose([line.get_ydata() for line in lines], ratio)
-    assert legend_of(left) == ["context 2k", "context 32k"]
+        np.testing.assert_allclose(whole(axes), ratio)
+    assert legend_of(left) == ["context 2k", "context 32k", "thin: does not fit in memory"]
     assert right.get_xlabel() == "batch, sequences"
 
 
@@ -96,19 +105,49 @@ def test_the_ideal_roofline_is_dashed_and_named(ideal: bool, lines: list[str]) -
 
 
 def test_titles_of_costs_state_the_change_of_the_last_line() -> None:
-    figure = plots.ratios(SCENARIO, [16, 64], (1024, 131072), 2, ideal=False, points=9)
-    p = predict(SCENARIO, Workload.of([[16.0], [64.0]], np.geomspace(1024, 131072, 9), 2))
+    figure = plots.ratios(SCENARIO, [4, 8], (1024, 131072), 2, ideal=False, points=9)
+    p = predict(SCENARIO, Workload.of([[4.0], [8.0]], np.geomspace(1024, 131072, 9), 2))
     draft, verify = (
         " % to ".join(f"{100 * value:.0f}" for value in ratio[-1, [0, -1]])
         for ratio in (p.draft_to_target, p.verify_to_target)
     )
     assert title_of(figure) == (
-        f"At batch 64 and context 1k to 128k, a draft step falls from {draft} % "
+        f"At batch 8 and context 1k to 128k, a draft step falls from {draft} % "
         f"of a baseline step, a verification grows from {verify} %"
     )
+    assert legend_of(figure.axes[0]) == ["batch 4", "batch 8"]
     for axes in figure.axes:
         markers = [line.get_marker() for line in axes.lines[:2]]
         assert len({*markers}) == 2, "lines differ by their markers too"
+
+
+ONE = resolve(Query("llama-3.1-8b", "h100", 1, 1024, gamma=3, draft="eagle", alpha=0.7))
+
+
+def test_a_line_of_ratios_is_thin_where_memory_ends_and_the_title_fits_in_memory() -> None:
+    """`whatif` states the largest batch at each context: 6 at 64k, and fewer than 256 from 2k."""
+    figure = plots.ratios(ONE, [1, 256], (1024, 65536), 3, ideal=False, points=7)
+    assert title_of(figure).startswith("At batch 1 and context 1k to 64k, a draft step falls from ")
+    for axes in figure.axes:
+        ends = [
+            (line.get_linewidth() < 1, line.get_xdata()[0], line.get_xdata()[-1]) for line in axes.lines[:3]
+        ]
+        assert ends == [(False, 1024, 65536), (False, 1024, 1024), (True, 1024, 65536)]
+    assert legend_of(figure.axes[0])[-1] == "thin: does not fit in memory"
+
+
+@pytest.mark.parametrize(
+    ("batches", "begins"),
+    [
+        ([64, 256], "At batch 64 and context 1k to 4k, "),
+        ([1000, 4000], "Nothing fits in memory. At batch 4000 and context 1k to 64k, "),
+    ],
+)
+def test_if_no_line_fits_to_its_end_the_title_states_how_far_one_fits(
+    batches: list[int], begins: str
+) -> None:
+    figure = plots.ratios(ONE, batches, (1024, 65536), 3, ideal=False, points=7)
+    assert title_of(figure).startswith(begins)
 
 
 def test_the_title_of_a_breakdown_states_the_speedup_of_each_point() -> None:
@@ -140,9 +179,7 @@ def test_ratios_are_the_engine_s() -> None:
     contexts = np.geomspace(1024, 131072, 9)
     p = predict(SCENARIO, Workload.of([[16.0], [64.0]], contexts, 2))
     for axes, ratio in zip(figure.axes, (p.draft_to_target, p.verify_to_target), strict=True):
-        data = [line.get_ydata() for line in axes.lines]
-        curves = [values for values in data if len(values) == 9]
-        np.testing.assert_allclose(curves, ratio)
+        np.testing.assert_allclose(whole(axes), ratio)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ SLOPED = [[0.7, 0.8, 1.2], [0.7, 1.1, 1.3], [1.05, 1.2, 1.4]]
 FALLING = [[1.3, 1.3, 1.3], [1.1, 1.1, 0.9], [1.1, 0.9, 0.9]]
 SMALL = [[1.3, 1.3, 1.3], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]]
 CLAIMS: list[tuple[list[list[float]], str]] = [
-    (EVERYWHERE, "A draft: 2.00× at batch 1, falling to 1.10× at batch 64"),
-    ([[1.1, 1.2, 1.3]] * 3, "A draft: 1.30× at context 64k, falling to 1.10× at context 1k"),
+    (EVERYWHERE, "A draft at context 1k: 2.00× at batch 1, falling to 1.10× at batch 64"),
+    ([[1.1, 1.2, 1.3]] * 3, "A draft at batch 1: 1.30× at context 64k, falling to 1.10× at context 1k"),
     ([[0.7, 0.8, 0.9]] * 3, "A draft breaks even nowhere: 0.70× to 0.90×"),
     (SLOPED, "A draft breaks even at 36k tokens of context at batch 1, at 6k at batch 8: up to 1.4×"),
     ([[0.7, 1.1, 1.2]] * 3, "A draft breaks even at 6k tokens of context: up to 1.2×"),
@@ -31,10 +31,10 @@ CLAIMS: list[tuple[list[list[float]], str]] = [
         [[0.9] * 3, [0.9] * 3, [0.9, 0.9, 1.1]],
         "A draft breaks even at 36k tokens of context at batch 64: up to 1.1×",
     ),
-    (SMALL, "A draft: 1.30× at batch 1, falling to 0.90× at batch 64"),
+    (SMALL, "A draft at context 1k: 1.30× at batch 1, falling to 0.90× at batch 64"),
     ([[1.3, 1.1, 0.9]] * 3, "A draft breaks even at 36k tokens of context: up to 1.3×"),
     (FALLING, "A draft breaks even at 36k tokens of context at batch 8, at 5k at batch 64: up to 1.3×"),
-    ([[0.9, 1.1, 0.9]] * 3, "A draft: 1.10× at context 8k, falling to 0.90× at context 1k"),
+    ([[0.9, 1.1, 0.9]] * 3, "A draft at batch 1: 1.10× at context 8k, falling to 0.90× at context 1k"),
     ([[np.nan] * 3] * 3, "A draft: nothing fits in memory"),
 ]
 
