@@ -23,6 +23,9 @@ CUT = """[...document.querySelectorAll('pre > code')].filter((code) => {
   return code.scrollWidth > code.clientWidth;
 }).map((code) => code.textContent.slice(0, 60))"""
 """Blocks of code in which more than the rows of a table is wider than the block."""
+BROKEN = """[...document.querySelectorAll('code.whole')].filter((code) => code.getClientRects().length > 1)
+  .map((code) => code.textContent)"""
+"""Flags and short words of code that end on another line."""
 COVERED = """[...document.querySelectorAll('.md-code__nav')].flatMap((nav) => {
   if (!nav.offsetWidth) return [];
   const button = nav.getBoundingClientRect();
@@ -76,3 +79,4 @@ def test_pages_fit_their_window_and_complain_of_nothing(site: list[Path], browse
         assert browser.run(f"[...document.querySelectorAll('pre > code')].every({REACHED})"), path.name
         assert browser.run(COVERED) == [], path.name
         assert browser.run(CUT) == [], path.name
+        assert browser.run(BROKEN) == [], path.name
