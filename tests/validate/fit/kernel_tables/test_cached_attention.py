@@ -66,6 +66,21 @@ def test_a_last_level_cache_hides_what_takes_more_than_50_us_to_read() -> None:
     assert attention_fits(rows, H100.replace(last_level_cache=None))["bfloat16"].rows == 100
 
 
+@pytest.mark.parametrize(("short_s", "fixed_s"), [(3e-6, 8e-6), (2e-5, 2e-5)])
+def test_with_a_large_last_level_cache_the_fixed_time_is_at_least_that_of_a_short_call(
+    short_s: float, fixed_s: float
+) -> None:
+    """The large calls of an L4 give 8 us. A shorter time of a short call does not change that."""
+    rows = attention_rows("bfloat16", 2.0, 8e-6, 0.75)
+    short = SHORT | {"seconds": short_s}
+    l4 = load_gpu("l4-24gb")
+    for row in rows:
+        moved = cache_bytes(row, 2.0) + 4 * row["batch_size"] * row["num_heads"] * row["head_dim"]
+        row["seconds"] = 8e-6 + moved / l4.memory_bandwidth_bytes_per_s / 0.75
+    fitted = attention_fits([*rows, short], l4)["bfloat16"]
+    assert astuple(fitted.constants) == pytest.approx((fixed_s, 0.75), rel=1e-3)
+
+
 @pytest.mark.parametrize(("microseconds", "is_hidden"), [(49, False), (51, True)])
 def test_a_cache_hides_reads_from_50_us_on(microseconds: int, is_hidden: bool) -> None:
     assert H100.last_level_cache is not None
