@@ -19,7 +19,9 @@ AT_ONCE = 50_000
 
 
 def csv_blocks(where: Path) -> Iterator[Block]:
-    """Reads the requests block by block. A blank session means a request without a session.
+    """Reads the requests block by block. A blank session means a request without a session. Of several
+    columns of sessions, the first one in `SESSION` counts. The file may begin with a byte order mark, as
+    Excel writes it.
 
     Raises InputError if the file is not CSV in UTF-8, lacks a column, or has a line that lacks a cell.
     """
@@ -30,9 +32,10 @@ def csv_blocks(where: Path) -> Iterator[Block]:
             names = column_names(head, where)
             session = next((name for name in SESSION if name in head), "")
             wanted = [*names.values(), *([session] if session else [])]
-            cells = map(itemgetter(*map(head.index, wanted)), filter(None, rows))
-            few = iter(lambda: tuple(zip(*islice(cells, LINES_OF_COLUMNS), strict=True)), ())
-            while parts := list(islice(few, AT_ONCE // LINES_OF_COLUMNS)):
+            without_blank_lines = filter(None, rows)
+            lines = map(itemgetter(*map(head.index, wanted)), without_blank_lines)
+            columns = _columns(lines)
+            while parts := list(islice(columns, AT_ONCE // LINES_OF_COLUMNS)):
                 at, prompts, outputs, *sessions = [
                     list(chain.from_iterable(column)) for column in zip(*parts, strict=True)
                 ]
@@ -42,3 +45,11 @@ def csv_blocks(where: Path) -> Iterator[Block]:
             raise InputError(f"{where}: line {rows.line_num}: must have a cell for each column") from None
         except (csv.Error, UnicodeDecodeError) as error:
             raise InputError(f"{where}: line {rows.line_num + 1}: must be CSV in UTF-8: {error}") from None
+
+
+def _columns(lines: Iterator[tuple[str, ...]]) -> Iterator[tuple[tuple[str, ...], ...]]:
+    """Converts a few lines at a time to columns. All iterators of a file are lazy, so the cells of only these
+    lines are kept as lines.
+    """
+    while few := list(islice(lines, LINES_OF_COLUMNS)):
+        yield tuple(zip(*few, strict=True))

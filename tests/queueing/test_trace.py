@@ -67,6 +67,32 @@ def test_every_name_of_a_column_is_read(tmp_path, header):
     assert read.shared.follows == [None, 0]
 
 
+def test_a_csv_file_as_excel_writes_it_is_read(tmp_path):
+    """It begins with a byte order mark and has lines that end in CR LF."""
+    where = tmp_path / "t.csv"
+    where.write_bytes(b"\xef\xbb\xbfarrival_s,input_tokens,output_tokens\r\n0.5,100,7\r\n2,200,8\r\n")
+    assert trace.read_trace(where).at_s.tolist() == [0, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("names", "follows"),
+    [
+        ("session_id,conversation_id", [None, 0, None]),
+        ("conversation_id,session_id", [None, None, 0]),
+        ("session,conversation_id", [None, None, 0]),
+    ],
+)
+def test_of_several_columns_of_sessions_one_counts(tmp_path, names, follows):
+    """session_id before conversation_id before session, in any order of the columns. Requests 1 and 2 share
+    the first column of these, requests 1 and 3 the second.
+    """
+    where = tmp_path / "t.csv"
+    where.write_text(f"arrival_s,input_tokens,output_tokens,{names}\n0,5,6,a,c\n1,70,8,a,d\n2,90,8,b,c\n")
+    shared = trace.read_trace(where).shared
+    assert shared is not None
+    assert shared.follows == follows
+
+
 HASHED = """{"timestamp": 5, "input_length": 1200, "output_length": 2, "hash_ids": [7, 8, 10]}
 {"timestamp": 1, "input_length": 1100, "output_length": 2, "hash_ids": [7, 8, 9]}
 {"timestamp": 9, "input_length": 300, "output_length": 2, "hash_ids": null}
