@@ -96,8 +96,10 @@ def _older_version(a: WhatIf, query: Query) -> dict[str, str]:
 
 
 def _undecided(a: WhatIf, query: Query) -> dict[str, str]:
-    """The measurement that decides a verdict that is too close to call; empty for other verdicts."""
-    if a.verdict != "too_close_to_call":
+    """The measurement that decides a verdict that is too close to call; empty for other verdicts, and if no
+    acceptance is known.
+    """
+    if a.verdict != "too_close_to_call" or a.speedup is None:
         return {}
     from perfmodel.cli.to_decide import to_decide  # imported only for such a verdict
 

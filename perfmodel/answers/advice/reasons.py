@@ -94,7 +94,7 @@ def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
     supplies an acceptance.
     """
     if not would_pay:
-        return "; no draft pays off at any acceptance"
+        return "; no draft is predicted to pay off at any acceptance"
     needs = []
     for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]:
         draft = b.draft

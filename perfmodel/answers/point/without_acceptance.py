@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from perfmodel.answers.point.assembly import assembled
-from perfmodel.answers.point.verdict import LIKELY, Verdict, does_not_fit
+from perfmodel.answers.point.verdict import Verdict, does_not_fit, verdict
 from perfmodel.answers.point.whatif_answer import Accepted, WhatIf
 from perfmodel.answers.question import Query, resolve, resolve_costs, with_draft
 from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
@@ -16,7 +16,6 @@ from perfmodel.speculation import (
     Scenario,
     Workload,
     alpha_from_tokens_per_iteration,
-    is_measured,
     predict,
     speedups,
 )
@@ -39,7 +38,7 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
 
 def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     """The answer if the acceptance is unknown: all numbers that do not depend on the acceptance, and the
-    break-even acceptance.
+    break-even acceptance. If there is none, the verdict is that of the acceptance 1.
 
     - unknown: the error that says why the acceptance is unknown.
     """
@@ -53,23 +52,24 @@ def undecided(query: Query, unknown: UnknownAcceptance) -> WhatIf:
     answer = assembled(replace(query, gamma=gamma), scenario, prediction)
     lengths = f"gamma {gamma}" if query.gamma else "any gamma"
     if alpha is None:
-        pays = f"does not pay off at {lengths} with any acceptance"
+        pays = f"is not predicted to pay off at {lengths} with any acceptance"
     else:
         pays = f"pays off from alpha {alpha:.2f} (gamma {gamma})"
     why = f"{unknown.why}; {pays}"
-    verdict: Verdict = "unknown_acceptance"
+    word: Verdict = "unknown_acceptance"
     if alpha is None:
-        verdict = "does_not_pay" if is_measured(scenario) else LIKELY["does_not_pay"]
+        assert answer.speedup is not None
+        word = verdict(scenario, float(query.context), answer.speedup, answer.speedup_interval, gamma)
     typical = None if alpha is None else _typical(query, scenario)
     if typical is not None:
         why = f"{typical.sentence}{_with_a_switch(drafted_query, scenario, typical)}; {pays}"
     if not answer.memory.fits:
         margin_bytes = scenario.account.margin_bytes
-        why = f"{does_not_fit(answer.memory, gamma, verdict, margin_bytes)}; {why}"
-        verdict = answer.verdict
+        why = f"{does_not_fit(answer.memory, gamma, word, margin_bytes)}; {why}"
+        word = answer.verdict
     return replace(
         answer,
-        verdict=verdict,
+        verdict=word,
         reason=why,
         acceptance=Accepted(None, None, f"none is known; {unknown.known}".removesuffix("; ")),
         break_even_alpha=alpha,
@@ -117,8 +117,8 @@ def _typical(query: Query, scenario: Scenario) -> TypicalGain | None:
 
 def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | None]:
     """The draft length with the smallest break-even acceptance, and this acceptance. The acceptance is the
-    same at all positions, or None if not even 1 is sufficient. If the question states a draft length, no
-    other length is tried.
+    same at all positions. If not even 1 is sufficient, the draft length is the one with the largest speedup
+    at 1, and the acceptance is None. If the question states a draft length, no other length is tried.
 
     To break even, an iteration must gain as many tokens as a sequence decodes in the same time without a
     draft.
@@ -131,5 +131,6 @@ def _least_break_even(scenario: Scenario, query: Query) -> tuple[int, float | No
     alphas = alpha_from_tokens_per_iteration(np.clip(needed, 1.0, gammas + 1.0), gammas.astype(float))
     reached = np.where(needed <= gammas + 1.0, alphas, np.inf)
     least = int(np.argmin(reached))
-    alpha = float(reached[least]) if np.isfinite(reached[least]) else None
-    return int(gammas[least]), alpha
+    if np.isfinite(reached[least]):
+        return int(gammas[least]), float(reached[least])
+    return int(gammas[np.argmax(most_gained)]), None

@@ -194,7 +194,7 @@ def test_the_break_even_of_the_own_layer_comes_first_and_three_are_named() -> No
         ". A draft pays off from alpha 0.50 (mtp, gamma 1, batch 16), 0.20 (ngram, gamma 3, batch 8), 0.30 "
         "(self with quest:512, gamma 2, batch 4); give yours with --rate DRAFT=ALPHA or --acceptance"
     )
-    assert _would_pay(()) == "; no draft pays off at any acceptance"
+    assert _would_pay(()) == "; no draft is predicted to pay off at any acceptance"
 
 
 @pytest.mark.parametrize(

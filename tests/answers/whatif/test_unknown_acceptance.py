@@ -82,6 +82,19 @@ def test_a_draft_that_would_pay_at_no_acceptance_does_not_pay() -> None:
     assert "(with more memory it would be undecided); " in whatif(UNKNOWN, batch=500).reason
 
 
+def test_a_draft_that_no_acceptance_helps_has_the_verdict_of_the_acceptance_1() -> None:
+    """At acceptance 1 the draft is predicted to lose, but the interval contains 1."""
+    point = {"model": "qwen3-30b-a3b-2507", "hardware": "apple-m4-pro-64gb", "batch": 1, "context": 32_768}
+    asked = Query(**point, gamma=3, draft="qwen3-0.6b", engine="mlx", weights="4bit")
+    best = whatif(asked, alpha=1.0)
+    assert best.speedup < 1.0 < best.speedup_interval[1]
+    unknown = whatif(asked)
+    assert unknown.break_even_alpha is None
+    assert unknown.verdict == best.verdict == "too_close_to_call"
+    assert "is not predicted to pay off at gamma 3 with any acceptance" in unknown.reason
+    assert whatif(asked, gamma=None).query.gamma == 3
+
+
 def test_an_acceptance_of_the_bundled_model_is_not_that_of_another_model_of_its_shape() -> None:
     query = Query("llama-3.1-8b", "h100", 4, 8000, draft="self", draft_kv="streamingllm:512")
     assert whatif(query).speedup is not None
