@@ -147,14 +147,19 @@ class Insufficient:
         there is none, it is the first one without a load.
         """
         changed = with_changes(without_load(self.search.question), self.why.ways)
-        for way in (way for way in self.why.ways if way in changed.ways):
-            seated = self._sufficient(way)
-            if seated is not None and not seated[1].queues:
-                return _with_first(way, (seated[0],), changed)
         if not changed.ways:
             return changed
         first = changed.ways[0]
-        return _with_first(first, tuple(self._under_load(first)), changed)
+        kept = [way for way in self.why.ways if way in changed.ways]
+        enough: dict[str, Alternative | None] = {}
+        for way in kept if first in kept else [*kept, first]:
+            found = self._sufficient(way)
+            if found is not None and not found[1].queues:
+                return _with_first(way, (found[0],), changed)
+            enough[way.text] = None if found is None else found[0]
+        queued = enough[first.text]
+        under_load = tuple(self._largest_part(first)) if queued is None else (queued,)
+        return _with_first(first, under_load, changed)
 
     def _sufficient(self, way: Way) -> tuple[Alternative, Served] | None:
         """The servers that serve the load after a change; None if none do."""
@@ -164,14 +169,10 @@ class Insufficient:
             return None
         return started(f"{opening} {enough_text(served)}", changed, served), served
 
-    def _under_load(self, way: Way) -> Iterator[Alternative]:
-        """The servers that serve the load after a change. If no servers serve all of it, the first ones serve
-        the largest part of the load, and others have smaller number formats.
+    def _largest_part(self, way: Way) -> Iterator[Alternative]:
+        """The servers that serve the largest part of the load after a change, and others with smaller number
+        formats.
         """
-        sufficient = self._sufficient(way)
-        if sufficient is not None:
-            yield sufficient[0]
-            return
         question = self.search.question
         changed = replace(question, **as_asked(way.changes or {}))
         layouts = _layouts_of(changed)

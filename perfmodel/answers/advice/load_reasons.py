@@ -138,3 +138,8 @@ def load_text(question: AdviseQuery) -> str:
         whose = "" if question.prefix_hits == 1.0 else f" in {question.prefix_hits:.0%} of the prompts"
         cached = f" ({question.prefix_len} shared{whose})"
     return f"{load} of {question.input_len}{cached} + {question.output_len} tokens{within}"
+
+
+def sooner_text(before: Served, served: Served) -> str:
+    """The time of a request, compared with that on other servers, in words."""
+    return f"a request takes {seconds(served.request_s)} instead of {seconds(before.request_s)}"

@@ -8,6 +8,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.servers.base import UNQUANTISED
 from perfmodel.answers.question import Named
 from perfmodel.specs import engine_of, load_model, served_id, weight_format
+from perfmodel.specs.models.checkpoint_rows import Checkpoint
 from perfmodel.specs.models.checkpoints import FOUR_BIT_GROUPS, checkpoint, main_format
 
 SMALLER = "fp8"
@@ -85,10 +86,9 @@ def eight_bits(query: AdviseQuery) -> str:
     only save memory and its bandwidth.
     """
     peak = Named.of(query).gpu.peak
-    served, engine = served_id(query.model), query.served_by
-    if "fp8" in peak or INTEGERS not in peak or served is None or engine is None:
+    if "fp8" in peak or INTEGERS not in peak:
         return SMALLER
-    known = checkpoint(served, INTEGERS, Named.of(query).gpu, engine.reads)
+    known = _known(query, INTEGERS)
     return INTEGERS if known is not None and known.weights == INTEGERS else SMALLER
 
 
@@ -117,12 +117,17 @@ def _four_bit_checkpoint(query: AdviseQuery) -> str | None:
 
 def known_checkpoint(query: AdviseQuery, weights: str) -> str | None:
     """The repository of a known checkpoint of the model in a format that the engine reads."""
+    known = _known(query, weights)
+    return None if known is None else known.checkpoint
+
+
+def _known(query: AdviseQuery, weights: str) -> Checkpoint | None:
+    """The known checkpoint of the model in a format that the engine reads."""
     served = served_id(query.model)
     engine = query.served_by
     if served is None or engine is None:
         return None
-    known = checkpoint(served, weights, Named.of(query).gpu, engine.reads)
-    return None if known is None else known.checkpoint
+    return checkpoint(served, weights, Named.of(query).gpu, engine.reads)
 
 
 def _format_of(query: AdviseQuery) -> str:

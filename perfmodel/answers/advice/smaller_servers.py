@@ -10,13 +10,12 @@ from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.better_changes import change_of
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import decoding_share
-from perfmodel.answers.advice.load_reasons import enough_text, gpus_text, served_with_draft
+from perfmodel.answers.advice.load_reasons import enough_text, gpus_text, served_with_draft, sooner_text
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.run_first import RunFirst
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.smaller_formats import in_smaller_weights, with_smaller_cache
 from perfmodel.answers.advice.started import started
-from perfmodel.answers.text import seconds
 
 NOTICED = 0.95
 """A smaller cache is named if a request then takes at most this share of its time without it."""
@@ -98,7 +97,7 @@ def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerS
     flags, question, best = best_with_seats(flags, question, [layout] if half is None else [layout, half])
     if best is None or best.request_s > MUCH_SOONER * before.request_s:
         return None
-    gain = f"a request takes {seconds(best.request_s)} instead of {seconds(before.request_s)}"
+    gain = sooner_text(before, best)
     alternative = started(f"With {flags} {gain}: {served_with_draft(best)}", question, best)
     return SmallerServers(flags, question, alternative, best, gain)
 

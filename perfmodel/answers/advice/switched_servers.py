@@ -9,7 +9,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.better_changes import BETTER_SWITCH, change_of, new_defects
 from perfmodel.answers.advice.load_order import decoding_share, time_s
-from perfmodel.answers.advice.load_reasons import served_with_draft
+from perfmodel.answers.advice.load_reasons import served_with_draft, sooner_text
 from perfmodel.answers.advice.one_server import point_verdict
 from perfmodel.answers.advice.other_servers import best_on
 from perfmodel.answers.advice.served import Served
@@ -17,7 +17,6 @@ from perfmodel.answers.advice.smaller_servers import NOTICED
 from perfmodel.answers.advice.started import started
 from perfmodel.answers.advice.ways import LARGE_SHARE
 from perfmodel.answers.point.remedies import other_backends
-from perfmodel.answers.text import seconds
 from perfmodel.specs import serving_engine_of
 
 
@@ -38,7 +37,7 @@ def with_other_backend(question: AdviseQuery, chosen: Served) -> Iterator[tuple[
     if gain < BETTER_SWITCH:
         return
     flags = f"--attention-backend {changed.attention_backend}"
-    text = f"With {flags}{_pays(changed, best)} {_request(chosen, best)}: {served_with_draft(best)}"
+    text = f"With {flags}{_pays(changed, best)} {sooner_text(chosen, best)}: {served_with_draft(best)}"
     text += new_defects(changed, best.point, chosen.point)
     at_its_batch = best.at_its_batch(changed)
     change = change_of(flags, changed, at_its_batch, gain, decoding_share(best, changed))
@@ -69,10 +68,5 @@ def with_larger_share(question: AdviseQuery, chosen: Served) -> Alternative | No
     if best is None or best.seats <= chosen.seats or best.request_s > NOTICED * chosen.request_s:
         return None
     seats = f"memory holds {best.seats} of {most} requests of a server, not {chosen.seats}"
-    text = f"With --memory-fraction {LARGE_SHARE} {seats}, and {_request(chosen, best)}"
+    text = f"With --memory-fraction {LARGE_SHARE} {seats}, and {sooner_text(chosen, best)}"
     return started(f"{text}; the server may then run out of memory", changed, best)
-
-
-def _request(chosen: Served, best: Served) -> str:
-    """The time of a request, compared with that of the choice, in words."""
-    return f"a request takes {seconds(best.request_s)} instead of {seconds(chosen.request_s)}"

@@ -204,21 +204,24 @@ def _insufficient(search: LoadSearch) -> Advice:
     baselines = search.candidates.baselines
     insufficient = Insufficient.of(search)
     best = insufficient.nearest
+    nearest = None if best is None else best.nearest
     instead = insufficient.instead()
     first = first_change(instead.ways, instead.alternatives)
+    calibration = Calibrated.of(baselines[0].scenario) if baselines else None
+    warnings = (*search.candidates.left_out(question), *insufficient.warnings)
     return Advice(
         query=question,
         verdict="infeasible",
         reason=insufficient.why.reason,
         objective=Objective.of(question),
-        nearest=None if best is None else best.nearest,
+        nearest=nearest,
         alternatives=instead.alternatives,
         run_first=None if first is None else first.text,
         first_line=None if first is None else first.line,
         candidates=len(search.served),
         skipped=tuple(search.candidates.skips),
-        calibration=Calibrated.of(baselines[0].scenario) if baselines else None,
-        warnings=(*search.candidates.left_out(question), *insufficient.warnings),
+        calibration=calibration,
+        warnings=warnings,
     )
 
 
