@@ -4,7 +4,7 @@ Dockerfile.
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import yaml
 
@@ -25,7 +25,7 @@ def of_container(text: str) -> str | None:
     declared command counts. None for a text without a declared command.
     """
     lines = [line for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]
-    containers: Iterable[Sequence[str]] = _containers(lines) if IMAGE.search(text) else [lines]
+    containers = list(_containers(lines)) or [lines]
     return next(filter(None, map(_command, containers)), None)
 
 

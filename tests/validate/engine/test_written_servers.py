@@ -137,6 +137,11 @@ llm = LLM(
 )
 outputs = llm.generate(prompts)
 """
+IMAGE_IN_A_COMMENT = """
+# as vllm/vllm-openai:v0.25.0, with our own packages
+image: registry.example/own
+command: vllm serve Q/W --tensor-parallel-size 2
+"""
 SGLANG_PYTHON = """
 llm = sgl.Engine(model_path="m", speculative_algorithm="EAGLE3", speculative_draft_model_path="h",
                  speculative_num_steps=3, speculative_eagle_topk=1, speculative_num_draft_tokens=4)
@@ -162,6 +167,7 @@ llm = LLM("nvidia/x", tensor_parallel_size=8, speculative_config=draft)
         (IMAGE_OF_VLLM, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
         (SHELL, f"--model Q/W --tp 2 --draft mtp --engine vllm@0.26.0 {END}"),
         (SEVERAL_IMAGES, f"--model Q/W --tp 2 --engine vllm@0.25.0 {END}"),
+        (IMAGE_IN_A_COMMENT, f"--model Q/W --tp 2 --engine vllm {END}"),
         (SHELL_OF_LINES, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
         (SHELL_WORDS, f"--model Q/W --tp 4 --engine sglang {END}"),
         (SHELL_OF_DOCKER, f"--model Q/W --tp 2 --engine vllm@0.26.0 {END}"),
