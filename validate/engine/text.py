@@ -16,8 +16,6 @@ MAX_COUNT = 1e18
 """Largest number in a text. Sums of such numbers stay finite."""
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)")
 """A control sequence of a terminal, or the carriage return of a line end of Windows."""
-_LONG_RUN = re.compile(r"(.)\1{199,}", re.S)
-"""A character at least 200 times in a row, as in a damaged file. Searches in it would take minutes."""
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
 _WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,.])")
 """A number such as 1.201,33."""
@@ -50,6 +48,10 @@ _RECORD = re.compile(
 """The start of a line in a log of vLLM or SGLang."""
 NARROWEST, WIDEST = 70, 200
 """Range of widths, in columns, at which terminals and editors break lines."""
+_LONG_RUN = re.compile(rf"((.)\2{{{WIDEST - 1}}})\2+", re.S)
+"""A run of one character that is longer than the widest line, as in damaged files, progress bars and padding.
+The first group is as long as the widest line. Some patterns need 100 s for a run of 20,000 digits.
+"""
 
 
 class NamedText(NamedTuple):
@@ -60,9 +62,9 @@ class NamedText(NamedTuple):
 
 
 def plain(text: str) -> str:
-    """A cleaned text. Colours, code fences, prefixes of all lines and long runs of one character are removed,
-    and broken lines are joined. Cells of tables are separated by bars, and numbers such as 38,70 have decimal
-    points.
+    """A cleaned text. Colours, code fences and prefixes of all lines are removed, runs of one character are
+    shortened to `WIDEST`, and broken lines are joined. Cells of tables are separated by bars, and
+    numbers such as 38,70 have decimal points.
     """
     short = _LONG_RUN.sub(r"\1", _out_of_containers(text))
     lines = _FENCE.sub("", _COLOUR.sub("", short)).split("\n")

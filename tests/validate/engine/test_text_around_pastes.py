@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from perfmodel.validate.engine.text import plain
+from perfmodel.validate.engine.text import MAX_COUNT, plain
 from tests.validate.engine.pasting import NAMES, pasted, sample
 
 LOG_LINES = (
@@ -74,3 +74,8 @@ def test_a_long_run_of_one_character_is_read_in_seconds(monkeypatch, capsys, sig
     _, out = pasted(monkeypatch, capsys, f"vllm serve x\n{sign * 30_000}\n", "--from", "-")
     assert time.perf_counter() - start < 8
     assert out.split(" --engine ")[0] == expected.split(" --engine ")[0]
+
+
+def test_a_count_of_hundreds_of_digits_is_not_read_as_a_small_one() -> None:
+    """The readers refuse numbers above `MAX_COUNT`."""
+    assert float(plain("1" + "0" * 300)) > MAX_COUNT
