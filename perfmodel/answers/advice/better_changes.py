@@ -4,7 +4,6 @@ a smaller number format of the weights or the cache.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, BetterChange, per_gpu, point_text
@@ -15,7 +14,7 @@ from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
 from perfmodel.answers.advice.smaller_formats import eight_bits, four_bit_checkpoints, may_be_smaller
 from perfmodel.answers.advice.ways import smaller_caches
-from perfmodel.answers.point.remedies import switch_text
+from perfmodel.answers.point.remedies import Changes, switch_text
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question import defect_warning, known_defects
 from perfmodel.answers.text import seconds
@@ -31,8 +30,6 @@ LESS_PRECISE = 1.2
 """A change with a larger loss of precision is only named if it is at least this many times as good as each
 named change with a smaller loss.
 """
-Changes = dict[str, Any]
-"""Changed arguments of a question, by name."""
 
 
 @dataclass(frozen=True, slots=True)
