@@ -51,6 +51,17 @@ class RackLayout(Immutable):
     stages: int = 1
     micro_batches: int = 1
 
+    def __str__(self) -> str:
+        """The fields that differ from `ONE_BOX`, in words."""
+        words = {
+            f"{self.stages} pipeline stages": self.stages > 1,
+            f"{self.micro_batches} micro-batches": self.micro_batches > 1,
+            f"{self.redundant_experts} redundant experts": self.redundant_experts > 0,
+            f"expert imbalance {self.imbalance:.2f}": self.imbalance != 1.0,
+            "groups exchange tokens": self.exchanges,
+        }
+        return ", ".join(word for word, differs in words.items() if differs)
+
 
 ONE_BOX = RackLayout()
 """The layout of one group of devices in one server."""

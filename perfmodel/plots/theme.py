@@ -14,6 +14,7 @@ import numpy as np
 
 from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.question import Query, resolve
+from perfmodel.costs.layout import ONE_BOX
 from perfmodel.errors import in_names
 from perfmodel.plots.palette import style, theme_of
 from perfmodel.speculation import Scenario
@@ -98,7 +99,8 @@ def subject(scenario: Scenario, gamma: int | None = None) -> str:
     draft = scenario.draft
     view = draft.kv.label().partition(",")[0]
     words = ", ".join([draft.name, *([view] if view != "full" else []), *unusual(draft.kv), *unusual(draft)])
-    parts = [f"{scenario.target.name} on {machine.tensor_parallel} × {machine.gpu.name}", f"draft {words}"]
+    devices = machine.tensor_parallel * scenario.layout.stages
+    parts = [f"{scenario.target.name} on {devices} × {machine.gpu.name}", f"draft {words}"]
     if gamma is not None:
         parts.append(f"γ {gamma}" if gamma else "γ 0: baseline")
     return "; ".join(parts)
@@ -121,17 +123,27 @@ def caption(scenario: Scenario, *, acceptance: bool = True) -> str:
     recurrent = scenario.target.linear_attention
     if recurrent is not None:
         parts.append(f"{recurrent.state_dtype} states")
-    parts += [*unusual(replace(machine, tensor_parallel=1)), *unusual(replace(scenario, acceptance=None))]
+    # the numbers of devices and of schedulers follow from other parts, and the host's figures from the engine
+    parts += unusual(replace(machine, tensor_parallel=1, schedulers=1, host=None))
+    parts += unusual(replace(scenario, acceptance=None, layout=ONE_BOX))
+    if scenario.layout != ONE_BOX:
+        parts.append(str(scenario.layout))
     made = Calibrated.of(scenario)
     kind = "" if made.kind == made.name else f" ({made.kind})"
     return "; ".join([*parts, f"calibration {made.name}{kind}"])
 
 
 def unusual(settings: Any) -> list[str]:
-    """The fields of a settings object that differ from their defaults, each as a text with name and value."""
+    """The fields of a settings object that differ from their defaults, each as a text with name and value.
+    Fractions have four digits.
+    """
     usual = {f.name: f.default for f in fields(settings) if f.init and f.default is not MISSING}
     given = {name: getattr(settings, name) for name in usual}
-    return [f"{name.replace('_', ' ')} {value}" for name, value in given.items() if value != usual[name]]
+    return [
+        f"{name.replace('_', ' ')} {f'{value:.4g}' if isinstance(value, float) else value}"
+        for name, value in given.items()
+        if value != usual[name]
+    ]
 
 
 def point_labels(points: Sequence[tuple[float, float]]) -> tuple[list[str], list[str]]:

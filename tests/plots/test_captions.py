@@ -1,5 +1,6 @@
 """A caption says whatever of the question moves the picture."""
 
+import re
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -104,6 +105,19 @@ def test_a_caption_says_what_moves_the_picture(field: str) -> None:
     assert described(question) != described(replace(question, **{field: value}))
     if question.engine is None:
         assert described(question) == described(replace(question, calibration="a100-sxm-80gb.vllm"))
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_caption_has_words_and_no_code(field: str) -> None:
+    base, value = CHANGES[field]
+    words = described(replace(ASK, **base, **{field: value} if field not in base else {}))
+    assert not re.search(r"\w+\(\w+=", words)
+
+
+def test_a_picture_counts_the_devices_of_all_pipeline_stages() -> None:
+    words = described(replace(ASK, tp=2, pp=2))
+    assert f"on 4 × {resolve(ASK).machine.gpu.name}" in words
+    assert "2 pipeline stages" in words
 
 
 def test_the_caption_of_errors_names_the_tables_of_the_measurements() -> None:
