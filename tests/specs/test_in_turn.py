@@ -54,12 +54,13 @@ def test_devices_of_two_makers_share_one_server() -> None:
 @pytest.mark.parametrize("mac", ["m4-max", "m1"])
 def test_a_mac_has_no_devices_of_other_makers(mac: str) -> None:
     refused("devices of one computer", combined, [SMALL, load_gpu(mac)])
+    refused("devices of one computer", combined, [load_gpu(mac), load_gpu(mac)])
 
 
 def test_a_board_fits_beside_a_chip_with_shared_memory_of_amd() -> None:
     chip = load_gpu("strix-halo")
     assert combined([chip, SMALL]).memory_bytes == chip.memory_bytes + SMALL.memory_bytes
-    for parts in ([chip, chip.replace(name="next-halo")], [load_gpu("dgx-spark"), SMALL]):
+    for parts in ([chip, chip.replace(name="next-halo")], [chip, chip], [load_gpu("dgx-spark"), SMALL]):
         refused("--hardware: must be devices of one computer", combined, parts)
 
 

@@ -45,6 +45,7 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
 
     largest = parts[sizes.index(max(sizes))]
     common_precisions = [p for p in largest.peak if all(p in part.peak for part in parts)]
+    peak = {p: mean_rate([part.peak[p] for part in parts]) for p in common_precisions}
     return largest.replace(
         name=SIGN.join(names),
         title=f" {SIGN} ".join(part.title for part in parts),
@@ -54,21 +55,18 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
         reported_memory=None,
         working_set=None,
         memory_bandwidth=mean_rate([part.memory_bandwidth for part in parts]),
-        peak={p: mean_rate([part.peak[p] for part in parts]) for p in common_precisions},
+        peak=peak,
         link=None,
         power_draw=None,
     )
 
 
 def _fit_in_one_computer(parts: Sequence[GPUSpec]) -> bool:
-    """Whether one computer can have all of these devices. It has at most one kind of chip with shared memory,
-    and boards beside this chip only if the maker is `TAKES_BOARDS`.
+    """Whether one computer can have all of these devices. It has at most one chip with shared memory, and
+    boards beside this chip only if the maker is `TAKES_BOARDS`.
     """
-    chips = {part.name: part.vendor for part in parts if _is_computer(part)}
-    if len(chips) > 1:
-        return False
-    devices = {part.name for part in parts}
-    return len(devices) == 1 or all(maker == TAKES_BOARDS for maker in chips.values())
+    chips = [part.vendor for part in parts if _is_computer(part)]
+    return not chips or chips == [TAKES_BOARDS]
 
 
 def _is_computer(part: GPUSpec) -> bool:
