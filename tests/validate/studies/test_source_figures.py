@@ -4,10 +4,12 @@ stated of them.
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
-from perfmodel.validate.studies import gate, record as accuracy
+from perfmodel.validate.studies import gate, record as accuracy, source_figures
+from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.iterations import iterations
 from perfmodel.validate.studies.judged_runs import JudgedRun, errors_left_out, is_slowed, speedup_of_table
 from perfmodel.validate.studies.public_runs import public_runs
@@ -155,15 +157,42 @@ def test_a_measurement_on_an_end_of_its_interval_is_inside(interval, share: floa
     assert group_errors([row])["inside"] == share
 
 
-def test_the_record_separates_llamacpp_and_includes_mlx() -> None:
-    """By the record, which `test_accuracy` compares with the code. A draft length is judged by sweeps, and
-    each sweep is of llama.cpp or of a serving engine.
+def test_llamacpp_is_judged_apart_from_serving_engines_and_coverage_has_the_classes_of_mlx(
+    monkeypatch,
+) -> None:
+    """A sweep of vLLM is predicted as measured. One of llama.cpp is expected to gain nothing, so a measured
+    speedup of 1.25 is lost, a fifth of the throughput. Its prediction of 0.9 is on the wrong side of 1.
     """
-    stated = gate.read(accuracy.PATH)["sources"]
-    for name, is_llamacpp in (("engines", False), ("llamacpp", True)):
-        lengths = stated["best_length"][name]
-        source = lengths["worst_choice"]["source"]
-        engines = {run.engine for run in public_runs() if run.source_id == source}
-        assert ("llamacpp" in engines) == is_llamacpp
-        assert lengths["near"] <= lengths["sweeps"]
-    assert "mlx" in stated["coverage"]["step"]
+    predicted = {"vllm": 1.25, "llamacpp": 0.9}
+    answered = [
+        Answered(replace(run, id="made up", gamma=gamma), "speedup", predicted[engine], 1.25, None)
+        for engine in predicted
+        for run in [next(run for run in public_runs() if run.engine == engine)]
+        for gamma in (1, 3)
+    ]
+    off = {engine: math.log(speedup / 1.25) for engine, speedup in predicted.items()}
+    rows = [
+        JudgedRun("a", engine, "h100-sxm-80gb", "m", "mtp", error, error, 1.25, (0.99, 1.01))
+        for engine, error in off.items()
+    ]
+    monkeypatch.setattr(source_figures, "judged", lambda figure: rows)
+    monkeypatch.setattr(source_figures, "of_figure", lambda figure: answered)
+    monkeypatch.setattr(source_figures, "refusals", dict)
+    monkeypatch.setattr(source_figures, "recorded_sources", lambda: {"coverage": {"step": {"own": 1}}})
+    of_mlx = SimpleNamespace(read_mapping=lambda path: {"coverage": {"step": {"mlx": 2}}})
+    monkeypatch.setattr(source_figures, "files", of_mlx)
+    found = source_figures.figures()
+    lengths = found["best_length"]
+    assert {name: (of["sweeps"], of["lost"]) for name, of in lengths.items()} == {
+        "engines": (1, 0.0),
+        "llamacpp": (1, pytest.approx(0.2)),
+    }
+    assert {name: (of["rows"], of["right"]) for name, of in found["sides"].items()} == {
+        "all": (1, 1),
+        "vLLM": (1, 1),
+        "llama.cpp": (1, 0),
+    }
+    for figure in ("step", "ratio", "speedup"):
+        assert found[figure]["vLLM"]["error"] == 0.0
+        assert found[figure]["llama.cpp"]["error"] == pytest.approx(1.25 / 0.9 - 1)
+    assert found["coverage"] == {"step": {"own": 1, "mlx": 2}}
