@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
+from perfmodel.validate.engine.cache_size import printed_cache_tokens
+
 _VLLM = re.compile(
     r"(?:Avg prompt throughput: (?P<prompt>\d+\.?\d*) tokens/s, )?"
     r"Avg generation throughput: (?P<decode>\d+\.?\d*) tokens/s, Running: (?P<running>\d+) reqs, "
     r"(?:Swapped: \d+ reqs, )?(?:Waiting|Pending): (?P<waiting>\d+) reqs"
     r"(?:.*?KV cache usage: (?P<used>\d+\.?\d*)%)?"
 )
-_VLLM_CACHE = re.compile(r"GPU KV cache size: ([\d,]*\d) tokens")
 _SGLANG = re.compile(
     r"(?:\[(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[^\]\n]*\] )?"
     r"Decode batch.*?#running-req: (?P<running>\d+)(?:.*?#(?:full )?token: (?P<cached>\d+))?"
@@ -59,8 +60,7 @@ def load_lines(text: str) -> list[LoadLine]:
 
 def _vllm_lines(text: str) -> Iterator[LoadLine]:
     """The lines of vLLM. They state the share of the cache in use, and one earlier line states its size."""
-    size = _VLLM_CACHE.search(text)
-    cache_tokens = float(size[1].replace(",", "")) if size else None
+    cache_tokens = printed_cache_tokens(text)
     for line in _VLLM.finditer(text):
         used_share = float(line["used"]) / 100 if line["used"] else None
         cached_tokens = None

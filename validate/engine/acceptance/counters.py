@@ -79,6 +79,11 @@ def lacks_counters(where: str) -> InputError:
     )
 
 
+def counts_no_draft(where: str) -> InputError:
+    """The error about a text with counters that are all 0."""
+    return InputError(f"{where}: counts no draft: nothing was drafted")
+
+
 def _difference(now: float | None, before: float | None) -> float | None:
     return None if now is None or before is None else now - before
 
@@ -151,7 +156,7 @@ class Counters:
         server was restarted.
         """
         if not self.drafts:
-            raise InputError(f"{where}: counts no draft: nothing was drafted")
+            raise counts_no_draft(where)
         reached = (self.drafts, *self.accepted)
         if min(reached) < 0:
             raise InputError(f"{where}: must not fall: was the server restarted?")

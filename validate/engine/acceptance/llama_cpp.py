@@ -12,7 +12,13 @@ from typing import Any, NamedTuple
 from perfmodel.errors import InputError, refuse
 from perfmodel.speculation import alpha_from_tokens_per_iteration
 from perfmodel.validate.engine.acceptance.contexts import Contexts
-from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, CountedText, Counters
+from perfmodel.validate.engine.acceptance.counters import (
+    AcceptanceSubject,
+    Counted,
+    CountedText,
+    Counters,
+    counts_no_draft,
+)
 from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.pastes.llama_server_log import LoggedAnswer, logged
 from perfmodel.validate.engine.text import is_count, is_json, parse_objects
@@ -96,7 +102,7 @@ def _of_log(where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubj
     """The rates by position if the log prints them, and otherwise one constant rate. Raises InputError."""
     drafting = [answer for answer in answers if answer.drafts and answer.drafts.drafted]
     if not drafting:
-        raise InputError(f"{where}: counts no draft: nothing was drafted")
+        raise counts_no_draft(where)
     contexts = Contexts.of_requests(
         [answer.prompt.tokens if answer.prompt else None for answer in drafting],
         [answer.decoding.decoded if answer.decoding else None for answer in drafting],

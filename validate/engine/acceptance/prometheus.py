@@ -10,6 +10,8 @@ from perfmodel.validate.engine.text import floats, is_count
 _LABELS = r'(?:[ \t]*\{((?:[^"}\n]|"(?:\\.|[^"\\\n])*")*)\})?(.*)$'
 _VALUE = re.compile(r"^\s+(\S+)(?:\s+-?[\d.]+)?\s*$")
 """A value and, if present, its time."""
+POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
+"""The label with the position in a draft."""
 _SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*(?:\{.*\})?)[ \t]+(\S+).*$", re.M)
 """A metric with its labels, and its value."""
 
@@ -61,7 +63,7 @@ def samples(where: str, text: str, name: str) -> Iterator[tuple[str, float]]:
         (value,) = floats(_VALUE.findall(rest)) or [math.nan]
         if not is_count(value):
             key = name.partition(":")[2]
-            position = re.search(r'(?:^|,)\s*position="(\d{1,9})"', labels)
+            position = POSITION.search(labels)
             if position:
                 key += f" position {position[1]}"
             raise refuse(where, key, "a finite count, 0 or more", rest.strip())

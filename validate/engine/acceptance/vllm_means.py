@@ -8,9 +8,9 @@ acceptance rate `alpha` that gives this mean.
 import re
 from typing import Any
 
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import refuse
 from perfmodel.speculation.acceptance import alpha_from_tokens_per_iteration
-from perfmodel.validate.engine.acceptance.counters import states_positions
+from perfmodel.validate.engine.acceptance.counters import counts_no_draft, states_positions
 from perfmodel.validate.engine.acceptance.prometheus import total
 from perfmodel.validate.engine.text import floats, is_count, is_json
 
@@ -44,7 +44,7 @@ def of_first_engine(where: str, text: str) -> dict[str, Any] | None:
     length = float(last["length"])
     drafted = float(last["drafted"])
     if not length or not drafted:
-        raise _without_drafts(where)
+        raise counts_no_draft(where)
     tokens_per_draft = float(last["emitted"]) * length / drafted
     return _constant_rate(where, "Number of emitted tokens", tokens_per_draft, length)
 
@@ -84,7 +84,7 @@ def _of_lines(where: str, text: str, gamma: int) -> dict[str, Any] | None:
     accepted = sum(float(line["accepted"]) for line in lines)
     drafted = sum(float(line["drafted"]) for line in lines)
     if not drafted:
-        raise _without_drafts(where)
+        raise counts_no_draft(where)
     return _constant_rate(where, "Accepted", 1.0 + accepted * gamma / drafted, float(gamma))
 
 
@@ -119,7 +119,3 @@ def _constant_rate(where: str, name: str, tokens_per_iteration: float, length: f
         allowed = f"from 1 to {length + 1:g} for each draft of {length:g} tokens"
         raise refuse(where, name, allowed, tokens_per_iteration)
     return {"alpha": float(alpha_from_tokens_per_iteration(tokens_per_iteration, length))}
-
-
-def _without_drafts(where: str) -> InputError:
-    return InputError(f"{where}: counts no draft: nothing was drafted")

@@ -9,13 +9,12 @@ from perfmodel.errors import refuse
 from perfmodel.speculation.acceptance import MAX_POSITIONS
 from perfmodel.validate.engine.acceptance.contexts import Contexts, quantile
 from perfmodel.validate.engine.acceptance.counters import Counters, lacks_counters
-from perfmodel.validate.engine.acceptance.prometheus import samples, total
+from perfmodel.validate.engine.acceptance.prometheus import POSITION, samples, total
 
 LOW_END = 0.05
 """Quantile of lengths at which the range of contexts begins."""
 HIGH_END = 0.95
 """Quantile of lengths at which the range of contexts ends."""
-_POSITION = re.compile(r'(?:^|,)\s*position="(\d{1,9})"')
 _BOUND = re.compile(r'(?:^|,)\s*le="(\+Inf|[\d.e+]+)"')
 
 
@@ -56,7 +55,7 @@ def _accepted(where: str, text: str) -> tuple[float, ...]:
     """The accepted tokens by position. Raises InputError if a position is missing."""
     by_position = dict[int, float]()
     for labels, value in samples(where, text, "vllm:spec_decode_num_accepted_tokens_per_pos"):
-        label = _POSITION.search(labels)
+        label = POSITION.search(labels)
         if not label:
             raise refuse(
                 where, "spec_decode_num_accepted_tokens_per_pos", "labelled with its position", labels
