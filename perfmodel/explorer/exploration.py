@@ -140,7 +140,7 @@ class Exploration(Grid):
         axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
         methods_of = values["draft_kv"]
         if methods_of is None:
-            kind = (values["draft"] or "self").partition(":")[0].strip().lower()
+            kind = drafts.spelled((values["draft"] or "self").partition(":")[0])
             methods_of = SPARSE if kind == "self" else ("full",)
         return super().settled(values | axes | {"draft_kv": methods_of})
 

@@ -88,7 +88,7 @@ def payload(
 ) -> dict[str, Any]:
     """All data of the page, in JSON types.
 
-        - progress: a function that is called with 1 after each surface.
+    - progress: a function that is called with 1 after each surface.
     - more: further questions with the same batches and contexts as `grid`. The surfaces of these questions
       follow those of `grid`.
 
@@ -259,7 +259,7 @@ def _subject(query: Query, scenario: Scenario) -> dict[str, Any]:
     runs = _support(query, scenario)
     transferred_from = scenario.machine.calibration.gpu if is_transferred(scenario) else None
     method = query.draft_kv
-    if query.draft not in (None, "self"):
+    if query.draft is not None and draft.kind != "self":
         method = query.draft if draft.kv.reads_all else f"{query.draft}, {query.draft_kv}"
     limits = {
         "max_context": {m.name: m.max_position_embeddings for m in models},

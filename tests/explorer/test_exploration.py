@@ -2,7 +2,8 @@
 
 import pytest
 
-from perfmodel.explorer.exploration import Exploration
+from perfmodel.explorer.exploration import SPARSE, Exploration
+from perfmodel.explorer.page import payload
 from tests.refusals import refused
 
 
@@ -51,3 +52,13 @@ def test_only_a_self_draft_has_a_sparse_cache_by_default(draft: str | None, view
 )
 def test_what_a_page_with_sliders_cannot_show_is_refused(given: dict[str, str], words: str) -> None:
     refused(words, Exploration, "llama-3.1-8b", "h100", **given)
+
+
+def test_a_self_draft_in_any_spelling_is_named_by_its_method() -> None:
+    def methods_of(draft: str) -> list[str]:
+        question = Exploration(
+            "llama-3.1-8b", "h100", batch="1", context="1k", tp=1, drafts="none", draft=draft
+        )
+        return [case["method"] for case in payload(question)["cases"]]
+
+    assert methods_of(" Self ") == methods_of("self") == list(SPARSE)
