@@ -1,7 +1,7 @@
 """Draws the predicted speedup of speculation over batch and context."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -134,7 +134,7 @@ def surface(
     explained = ""
     if gamma:
         inflection = inflection_context(scenario, gamma, batch_range)
-        if _is_seen(inflection, batches, contexts, fits, batch_range):
+        if inflection is not None and _is_seen(inflection, batches, contexts, fits, batch_range):
             handles += _inflection(axes, inflection, batch, batch_range)
             explained = f"; {INFLECTION}"
     handles += _memory(axes, batches, contexts, fits)
@@ -180,11 +180,9 @@ def _break_even(axes: Axes, batches: Array, contexts: Array, speedup: Array) -> 
     return [sign("break even", color=ink, linewidth=2.0)]
 
 
-def _is_seen(
-    inflection: float | None, batches: Array, contexts: Array, fits: Mask, batch_range: Span
-) -> TypeGuard[float]:
+def _is_seen(inflection: float, batches: Array, contexts: Array, fits: Mask, batch_range: Span) -> bool:
     """Whether a part of the line of the inflection context is within the axes and fits in memory."""
-    if inflection is None or not contexts[0] < inflection < contexts[-1]:
+    if not contexts[0] < inflection < contexts[-1]:
         return False
     of_line = (batch_range[0] <= batches) & (batches <= batch_range[1])
     return bool(fits[of_line, np.searchsorted(contexts, inflection)].any())
