@@ -2,36 +2,22 @@
 
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from perfmodel.cli import run
-from perfmodel.specs.acceptance.acceptance_file import read_acceptance
-from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance import (
     AcceptanceSubject,
     draft_length,
     import_file,
 )
 from perfmodel.validate.engine.acceptance.counters import Counters
-from perfmodel.validate.engine.acceptance.vllm_json import BENCH
 from tests.refusals import refused
-from tests.validate.engine.figures import page, subject
-from tests.validate.engine.pasting import sample
+from tests.validate.engine.figures import acceptance, page, subject
 
 FILES = Path(__file__).parent / "files"
-
-
-def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> Acceptance:
-    """Imported by its content alone, written, read back: as `whatif --acceptance` would have it."""
-    out = tmp_path / "table.json"
-    table = import_file(path, None, subject(gamma, draft))
-    out.write_text(json.dumps(table.as_mapping()))
-    return Acceptance.from_row(read_acceptance(out)[0])
 
 
 @pytest.mark.parametrize(
@@ -54,66 +40,6 @@ def acceptance(path: Path, gamma: int, tmp_path: Path, draft: str = "draft") -> 
 def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, name, gamma, omega) -> None:
     measured = acceptance(FILES / name, gamma, tmp_path)
     assert measured.tokens_per_iteration(gamma) == pytest.approx(omega, rel=2e-3)
-
-
-TOTALS = (
-    "INFO 03-19 metrics.py:477] Speculative metrics: Draft acceptance rate: 0.612, System efficiency: "
-    "0.540, Number of speculative tokens: 4, Number of accepted tokens: 4231, Number of draft tokens: 6914, "
-    "Number of emitted tokens: {emitted}.\n"
-)
-
-
-def test_the_totals_of_vllms_first_engine_state_length_and_rate(tmp_path) -> None:
-    """6,914 tokens in drafts of four are 1,728.5 drafts. The last line has all since the start."""
-    path = tmp_path / "log"
-    path.write_text(TOTALS.format(emitted=1800) + TOTALS.format(emitted=4988))
-    assert draft_length(path.read_text()) == 4
-    measured = acceptance(path, 4, tmp_path)
-    assert measured.tokens_per_iteration(4) == pytest.approx(4988 / 1728.5)
-    path.write_text(TOTALS.format(emitted=9000))
-    refused("Number of emitted tokens: must be from 1 to 5", import_file, path, None, subject(4))
-
-
-SCRIPT = """total_num_output_tokens: 65536
-num_drafts: 1000
-num_draft_tokens: 2000
-num_accepted_tokens: 1420
-mean acceptance length: 2.42
---------------------------------------------------
-acceptance at token 0: 0.81
-acceptance at token 1: 0.61
-"""
-"""As vLLM's example `spec_decode.py` prints."""
-
-
-def test_the_example_of_vllm_prints_rates_by_position(tmp_path) -> None:
-    path = tmp_path / "printed"
-    path.write_text(SCRIPT)
-    assert acceptance(path, 2, tmp_path).tokens_per_iteration(2) == pytest.approx(2.42)
-    for old, new, says in (
-        ("token 1", "token 2", "acceptance at token N: must be N = 0, 1, 2, ..."),
-        ("0.61", "1.61", "acceptance at token N: must be rates from 0 to 1"),
-        ("num_drafts", "drafts", "must hold the lines num_drafts and num_draft_tokens"),
-        ("1000", "x", "num_drafts, num_draft_tokens: must be counts"),
-        ("1000", "-1", "num_drafts, num_draft_tokens: must be counts"),
-        ("2000", "-1", "num_drafts, num_draft_tokens: must be counts"),
-    ):
-        path.write_text(SCRIPT.replace(old, new))
-        refused(says, import_file, path, None, subject(2))
-
-
-def test_the_block_of_vllms_client_counts_by_position_and_states_its_requests(tmp_path) -> None:
-    """3,277 drafts of three tokens; 32 requests of 1,024 and 256 tokens."""
-    path = tmp_path / "printed"
-    path.write_text(sample("serving_block"))
-    assert acceptance(path, 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.5)
-    (row,) = import_file(path, None, replace(subject(3), context=())).rows
-    assert row.context_tokens == 1024 + 128
-    path.write_text(sample("serving_block").replace("70.00", "700"))
-    refused("Position N: must be rates from 0 to 100", import_file, path, None, subject(3))
-    for old, new in (("Successful", "All"), ("Total input", "x"), ("            32\n", "            0\n")):
-        path.write_text(sample("serving_block").replace(old, new, 1))
-        refused("--context: must be given", import_file, path, None, replace(subject(3), context=()))
 
 
 @pytest.mark.parametrize(
@@ -183,42 +109,6 @@ def test_counters_of_sglang_replace_its_gauge_of_the_last_interval(tmp_path) -> 
         rest = [line for line in lines if line != missing]
         path.write_text(page + "".join(rest))
         assert acceptance(path, 3, tmp_path).tokens_per_iteration(3) == pytest.approx(2.4)
-
-
-def answer_with(histogram: list[int]) -> dict[str, Any]:
-    """An answer of vLLM that counts its verifications by the tokens they accepted."""
-    counted = {"acceptance_histogram": histogram, "num_spec_tokens": 2}
-    return {
-        "usage": {"prompt_tokens": 100, "completion_tokens": 22},
-        "metrics": {"speculative_decoding": counted},
-    }
-
-
-def test_answers_of_vllm_count_their_own_verifications(tmp_path) -> None:
-    """Of 10 verifications 3 accept nothing, 2 one token and 5 both."""
-    answers = [answer_with([1, 2, 2]), answer_with([2, 0, 3])]
-    path = tmp_path / "answers.jsonl"
-    path.write_text("\n".join(map(json.dumps, answers)))
-    imported = import_file(path, None, replace(subject(2), context=()))
-    assert imported.rows[0].histogram == (3.0, 2.0, 5.0)
-    assert imported.rows[0].context_tokens == 111
-    for other in (answer_with([]), answer_with([3]), {"usage": answers[0]["usage"]}):
-        path.write_text(json.dumps([answers[0], other]))
-        refused("must be a list of counts in each response", import_file, path, None, subject(2))
-
-
-def test_a_run_of_n_grams_has_an_iteration_for_each_token_that_no_draft_gained(tmp_path) -> None:
-    """250 tokens, the first of each of 10 requests from its prompt: 240 - 140 accepted are 100 iterations."""
-    rates = {BENCH: [0.9, 0.5], "spec_decode_num_drafts": 100, "spec_decode_draft_tokens": 200}
-    path = tmp_path / "run.json"
-    for drafts, generated in ((100, 250), (50, 180)):
-        run = rates | {"spec_decode_num_drafts": drafts, "total_output_tokens": generated, "completed": 10}
-        path.write_text(json.dumps(run))
-        gained = (generated - 10) / 100
-        measured = acceptance(path, 2, tmp_path, draft="ngram")
-        assert measured.tokens_per_iteration(2) == pytest.approx(gained)
-    path.write_text(json.dumps(rates | {BENCH: [1.1, 0.5]}))
-    refused("must be a list of rates from 0 to 1 by position", import_file, path, None, subject(2))
 
 
 @settings(max_examples=60, deadline=None)

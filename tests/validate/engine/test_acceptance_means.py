@@ -3,8 +3,9 @@
 import pytest
 
 from perfmodel.speculation import Acceptance
-from perfmodel.validate.engine.acceptance import AcceptanceSubject, draft_length, import_text
+from perfmodel.validate.engine.acceptance import AcceptanceSubject, draft_length, import_file, import_text
 from tests.refusals import refused
+from tests.validate.engine.figures import acceptance, subject
 
 LINE = "SpecDecoding metrics: {mean}Draft acceptance rate: 51.7%, Accepted: {} tokens, Drafted: {} tokens\n"
 MEAN = "Mean acceptance length: {}, "
@@ -51,3 +52,21 @@ def test_the_draft_length_follows_from_the_mean_of_a_line() -> None:
 )
 def test_a_line_that_cannot_be_right_shows_no_draft_length(mean: str, accepted: str, drafted: str) -> None:
     assert draft_length(LINE.format(accepted, drafted, mean=MEAN.format(mean))) is None
+
+
+TOTALS = (
+    "INFO 03-19 metrics.py:477] Speculative metrics: Draft acceptance rate: 0.612, System efficiency: "
+    "0.540, Number of speculative tokens: 4, Number of accepted tokens: 4231, Number of draft tokens: 6914, "
+    "Number of emitted tokens: {emitted}.\n"
+)
+
+
+def test_the_totals_of_vllms_first_engine_state_length_and_rate(tmp_path) -> None:
+    """6,914 tokens in drafts of four are 1,728.5 drafts. The last line has all since the start."""
+    path = tmp_path / "log"
+    path.write_text(TOTALS.format(emitted=1800) + TOTALS.format(emitted=4988))
+    assert draft_length(path.read_text()) == 4
+    measured = acceptance(path, 4, tmp_path)
+    assert measured.tokens_per_iteration(4) == pytest.approx(4988 / 1728.5)
+    path.write_text(TOTALS.format(emitted=9000))
+    refused("Number of emitted tokens: must be from 1 to 5", import_file, path, None, subject(4))
