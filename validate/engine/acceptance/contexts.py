@@ -3,9 +3,10 @@ about requests.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import Any
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.text import is_count
@@ -50,9 +51,25 @@ class Contexts:
         return cls(mean, max(min(prompts), 1.0), longest)
 
     @classmethod
+    def of_runs(cls, runs: Sequence[Mapping[str, Any]]) -> "Contexts | None":
+        """The contexts of the mean request of each run, from the totals in its result (``vllm bench serve``
+        and SGLang's ``bench_serving``). None if a total is missing, or if nothing was decoded.
+        """
+        prompts = [_mean_of_run(run, "total_input_tokens") for run in runs]
+        outputs = [_mean_of_run(run, "total_output_tokens") for run in runs]
+        return cls.of_requests(prompts, outputs)
+
+    @classmethod
     def given(cls, tokens: Sequence[int]) -> "Contexts":
         """The contexts that a user gave: one number, or the ends of a range."""
         return cls(fmean(tokens), float(min(tokens)), float(max(tokens)))
+
+
+def _mean_of_run(run: Mapping[str, Any], total: str) -> float | None:
+    """A total of a run, divided by the number of its completed requests; None if either is missing."""
+    tokens = run.get(total)
+    completed = run.get("completed")
+    return tokens / completed if is_count(tokens) and is_count(completed) and completed else None
 
 
 def octaves(

@@ -57,7 +57,7 @@ def _read_objects(where: str, objects: list[dict[str, Any]], gamma: int) -> Coun
         return CountedText([Counted(rates, None)], CONVENTION)
     if all("accept_length" in each for each in objects):
         rates = _alpha(where, _mean_length(where, objects), gamma)
-        return CountedText([Counted(rates, _contexts_of_runs(objects))], CONVENTION)
+        return CountedText([Counted(rates, Contexts.of_runs(objects))], CONVENTION)
     rates = _alpha(where, _length_of_requests(where, objects), gamma)
     return CountedText([Counted(rates, _contexts_of(infos))], CONVENTION)
 
@@ -82,20 +82,6 @@ def _length_of_requests(where: str, requests: list[dict[str, Any]]) -> float | N
     tokens = sum(_of_requests(where, requests, "completion_tokens"))
     passes = sum(_of_requests(where, requests, "spec_verify_ct"))
     return tokens / passes if passes else None
-
-
-def _contexts_of_runs(runs: list[dict[str, Any]]) -> Contexts | None:
-    """The mean request of each run of ``bench_serving``."""
-    prompts = [_mean_of_run(run, "total_input_tokens") for run in runs]
-    outputs = [_mean_of_run(run, "total_output_tokens") for run in runs]
-    return Contexts.of_requests(prompts, outputs)
-
-
-def _mean_of_run(run: dict[str, Any], key: str) -> float | None:
-    """A total of a run, divided by the number of its completed requests; None if either is missing."""
-    tokens = run.get(key)
-    completed = run.get("completed")
-    return tokens / completed if is_count(tokens) and is_count(completed) and completed else None
 
 
 def _alpha(where: str, omega: object, gamma: int) -> dict[str, Any]:

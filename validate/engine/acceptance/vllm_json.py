@@ -99,13 +99,4 @@ def _contexts_of_bench(run: dict[str, Any]) -> Contexts | None:
     """Contexts from the lengths of a run's requests, or from their means."""
     prompts = run.get("input_lens")
     outputs = run.get("output_lens")
-    completed = run.get("completed")
-    if (not prompts or not outputs) and is_count(completed) and completed:
-        prompts = _mean_length(run.get("total_input_tokens"), completed)
-        outputs = _mean_length(run.get("total_output_tokens"), completed)
-    return Contexts.of_requests(prompts, outputs)
-
-
-def _mean_length(tokens: object, completed: float) -> list[float] | None:
-    """The mean length of the requests of a run, as a list of one; None if their tokens are not stated."""
-    return [tokens / completed] if is_count(tokens) else None
+    return Contexts.of_requests(prompts, outputs) if prompts and outputs else Contexts.of_runs([run])
