@@ -103,7 +103,7 @@ for (const frame of document.querySelectorAll("iframe.explorer")) {
 
 
 SHORT_CODE = re.compile(r"<code>(--?[a-z][a-z-]*|[^\s<-]{1,14})</code>")
-"""A flag, or a short word without a hyphen."""
+"""A flag, or a word without a hyphen that fits a line of a table on a phone (at most 14 characters)."""
 
 
 def on_page_content(html: str, **_: object) -> str:

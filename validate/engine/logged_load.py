@@ -17,7 +17,7 @@ ALIKE = 0.1
 
 @dataclass(frozen=True, slots=True)
 class LoggedLoad:
-    """The lines of a log that are used.
+    """The lines of a log that are used. Its figures are medians over these lines, as `LoadLine` defines them.
 
     - partly_idle: whether every line is the first or the last one of its load.
     """

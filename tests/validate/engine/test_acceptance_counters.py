@@ -127,3 +127,9 @@ def test_lines_and_gauges_of_sglang_determine_the_draft_length_together() -> Non
     assert draft_length(steps.format(0, 3) + steps.format(1, 3)) == 3
     assert draft_length(steps.format(0, 3) + steps.format(1, 5)) is None
     assert draft_length(steps.format(0, 0) + line) == 3
+
+
+def test_a_sum_with_an_unreported_total_does_not_report_it() -> None:
+    known = Counters(10.0, (5.0,), draft_tokens=10.0)
+    assert Counters.total([known, known]).draft_tokens == 20.0
+    assert Counters.total([known, Counters(10.0, (5.0,))]).draft_tokens is None

@@ -135,10 +135,11 @@ class Counters:
     def total(cls, parts: Sequence["Counters"]) -> "Counters":
         """The sum of the counts of several intervals, without `decoded`."""
         columns = itertools.zip_longest(*(part.accepted for part in parts), fillvalue=0.0)
+        drafted = [part.draft_tokens for part in parts if part.draft_tokens is not None]
         return cls(
             drafts=sum(part.drafts for part in parts),
             accepted=tuple(map(sum, columns)),
-            draft_tokens=sum(part.draft_tokens or 0.0 for part in parts),
+            draft_tokens=None if len(drafted) < len(parts) else sum(drafted),
         )
 
     def since(self, before: "Counters") -> "Counters":
