@@ -65,7 +65,9 @@ UNDATED: dict[str, dict[str, None]] = {
 DPI = 200
 """Resolution of .png files, in dots per inch."""
 LONG = re.compile(r"(?<![\d.])(?!0\.0)(\d+\.\d\d)\d+(?=[\s\"),;])")
-"""A number in an .svg file with more decimals than can be seen."""
+"""A number in an .svg file with more decimals than can be seen. Numbers that begin with 0.0, such as scales
+of glyphs, keep their decimals, because two would not suffice for them.
+"""
 
 
 def styled(draw: Draw) -> Draw:

@@ -50,6 +50,7 @@ def test_points_are_labelled_by_what_differs(points, labels: list[str], common: 
         ((3, 7), [3, 7]),  # one power of two alone gives no scale
         ((5, 7), [5, 7]),
         ((1, 2**15), [1, 4, 16, 64, 256, 1024, 4096, 16384]),
+        ((1, 2**9), [1, 4, 16, 64, 256]),  # ten powers are too many, so every second one is used
         ((1, 2**7), [1, 2, 4, 8, 16, 32, 64, 128]),
     ],
 )
@@ -113,3 +114,11 @@ def test_lines_of_words_are_no_wider_than_the_picture() -> None:
     assert all(layout.width_of(line) <= 120.0 for line in lines)
     assert "".join(lines).replace(" ", "") == words.replace(" ", "")
     assert any(line.endswith(("line,", "_")) for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [("(12.345678)", "(12.34)"), ("scale(0.012345 -0.012345)", "scale(0.012345 -0.012345)")],
+)
+def test_decimals_that_nobody_sees_are_cut_but_not_those_of_small_scales(written: str, kept: str) -> None:
+    assert theme.LONG.sub(r"\1", written) == kept
