@@ -16,8 +16,6 @@ QUESTION = AdviseQuery("qwen3-30b-a3b", "h100", gpus=8, clients=64, input_len=10
 GROUPS = Layout(8, 1, 4, 2, 8)
 WHOLE = Layout(8, 1, 8, 1, 1)
 HALVES = Layout(8, 2, 4, 1, 1)
-
-
 FOUR = Layout(4, 1, 4, 1, 1)
 SMALL = Layout(8, 4, 2, 1, 1)
 

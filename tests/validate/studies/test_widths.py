@@ -77,6 +77,7 @@ def test_five_sources_on_another_device_count_as_much_as_one_on_the_device(other
 
 @pytest.mark.parametrize(("others", "width"), [(199, 0.1), (201, 0.5)])
 def test_another_class_on_the_same_device_counts_as_one_elsewhere(others: int, width: float) -> None:
+    """A tenth of a fifth of the weight of one of the class: 200 weigh 4 of 40."""
     by_class = {"own": sources("s", 36, 0.1, "hopper"), "other": sources("t", others, 0.5, "hopper")}
     assert within(by_class, "own", "hopper") == width
 
