@@ -102,6 +102,8 @@ class Acceptance(Immutable):
       is unknown, or if the acceptance applies at every context.
     - head: the Hugging Face id of the head for which the acceptance was published. It is None for an
       acceptance from another source, and for a draft without a named head.
+    - tasks: the kinds of text for which the acceptance was published, such as ``chat``. It is empty for an
+      acceptance from another source.
     """
 
     source: str
@@ -114,6 +116,7 @@ class Acceptance(Immutable):
     decay: float = 1.0
     measured_context: float | None = None
     head: str | None = None
+    tasks: tuple[str, ...] = ()
 
     @classmethod
     def from_alpha(cls, alpha: float, source: str = "given alpha") -> "Acceptance":

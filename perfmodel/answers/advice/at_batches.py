@@ -16,6 +16,7 @@ from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.instead import NOTHING, instead
 from perfmodel.answers.advice.on_off import on_off, seats_of
 from perfmodel.answers.advice.one_server import line_of, remedies_of, serve, warnings_of
+from perfmodel.answers.advice.other_texts import other_texts
 from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_layout, front
@@ -62,7 +63,8 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     with_changes = [alternative for _, alternative in changes]
     shorter = shorter_draft(query, decision.option or chosen)
     trees, trees_skipped = tree_drafts(query, search.drafted, chosen.value)
-    warnings = (*search.candidates.left_out(query), *warnings_of(chosen, query))
+    texts = other_texts(query, search.candidates.drafted)
+    warnings = (*search.candidates.left_out(query), *warnings_of(chosen, query), *texts)
     to_measure = switch_to_measure(query, chosen, decision.likely) if decision.likely else None
     choice = Advice(
         query=query,

@@ -19,6 +19,7 @@ from perfmodel.answers.advice.margins import Robustness
 from perfmodel.answers.advice.on_off import on_off
 from perfmodel.answers.advice.one_request import at_batch
 from perfmodel.answers.advice.one_server import line_of, of_other_weights, point_speedup, serve
+from perfmodel.answers.advice.other_texts import other_texts
 from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
@@ -121,7 +122,8 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     layouts = [pick_under_load(served, question) for served in decision.layouts]
     switch = None if decision.rival is None else on_off(decision.rival.point, question)
     tuned = of_other_weights(question, chosen.point)
-    notes = (*tuned, *chosen.many_seats, *_of_a_job(question))
+    texts = other_texts(question, search.candidates.drafted)
+    notes = (*tuned, *chosen.many_seats, *_of_a_job(question), *texts)
     warnings = (*search.candidates.left_out(question), *chosen.warnings, *notes)
     choice = Advice(
         query=question,

@@ -146,6 +146,7 @@ def published_acceptance(
         measured_at=tuple(map(float, entry.printed)),
         measured_context=SHORT_TOKENS,
         head=entry.head or None,
+        tasks=entry.tasks,
     )
 
 

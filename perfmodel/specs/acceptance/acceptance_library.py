@@ -50,6 +50,11 @@ class LibraryEntry(Immutable):
         return self.rows[0].head
 
     @property
+    def tasks(self) -> tuple[str, ...]:
+        """The kinds of text of the rows, each once."""
+        return tuple(dict.fromkeys(row.task for row in self.rows))
+
+    @property
     def printed(self) -> dict[int, float]:
         """Mean tokens per iteration of the rows at each draft length that all rows have. If there is no such
         length, the lengths of the row with the most lengths are used.
