@@ -111,6 +111,13 @@ def interval_text(interval: tuple[float, float] | None) -> str:
     return "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
 
 
+def model_and_shape(model: str, shape: str) -> str:
+    """A model in words. If another bundled model has its shape, the text also names that model, as in
+    ``llama-3.3-70b (shape of llama-3.1-70b)``.
+    """
+    return model if model == shape else f"{model} (shape of {shape})"
+
+
 def devices(hardware: str, tp: float) -> str:
     """The devices of a server in words, such as ``8 x a100-sxm-80gb``. For a single device, the text is only
     its name.

@@ -14,6 +14,7 @@ from perfmodel.cli.advise_words import (
     headline,
     margins,
     measure_text,
+    model_text,
     nearest_text,
     on_off_text,
     point_text,
@@ -74,7 +75,7 @@ def _say_verdict(a: Advice) -> None:
     q = a.query
     where = q.hardware if q.gpus is None else f"{q.gpus} x {q.hardware}"
     load = "under a load" if q.has_load else f"context {context_text(q.context)}"
-    say(f"{q.model} on {where}, {load}, for {a.objective.name}", "bold")
+    say(f"{model_text(q.model)} on {where}, {load}, for {a.objective.name}", "bold")
     if a.pools is not None:
         print_pools(a.pools)
     if a.chosen is None and a.trees:

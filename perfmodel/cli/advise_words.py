@@ -12,12 +12,23 @@ from perfmodel.answers.advice.ranking import FrontPoint
 from perfmodel.answers.advice.tree_drafts import TreeDraft
 from perfmodel.answers.point.verdict import SENTENCES
 from perfmodel.answers.question.typical import how_to_measure
-from perfmodel.answers.text import interval_text, range_text, ratio_text, seconds
+from perfmodel.answers.text import interval_text, model_and_shape, range_text, ratio_text, seconds
 from perfmodel.cli.panel import calibration
-from perfmodel.specs import serving_engines
+from perfmodel.reading import exists
+from perfmodel.specs import load_model, serving_engines
+from perfmodel.specs.boundary.files import SUFFIXES
+from perfmodel.specs.models.variants import asked_name
 
 COUNTERS_READ = ("vLLM", "SGLang", "llama.cpp")
 """Engines whose counters ``validate acceptance --import`` reads."""
+
+
+def model_text(name: str) -> str:
+    """The model of a question, as the user named it, and the bundled model whose shape it has."""
+    if exists(name) or name.endswith(SUFFIXES):
+        return name
+    model = load_model(name)
+    return name if asked_name(name, model) == model.name else model_and_shape(name, model.name)
 
 
 def draft_text(p: Pick | FrontPoint) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from perfmodel.answers.point.apart import Apart
 from perfmodel.answers.point.compare import Comparison, Pass, compare
-from perfmodel.answers.text import context_text, seconds, size, tokens
+from perfmodel.answers.text import context_text, model_and_shape, seconds, size, tokens
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn_where
 
@@ -27,8 +27,8 @@ def _print(answers: Sequence[Comparison]) -> None:
     for a in answers:
         q = a.query
         m = int(a.query.gamma or 0) + 1
-        where = f"{q.tp * q.pp} x {q.hardware}"
-        say(f"{q.model} on {where}, context {context_text(q.context)}, {m} tokens per pass", "bold")
+        where = f"{model_and_shape(q.model, a.shape)} on {q.tp * q.pp} x {q.hardware}"
+        say(f"{where}, context {context_text(q.context)}, {m} tokens per pass", "bold")
         speculating = _cells(f"1 x {m} tokens", a.speculating, a.speculating.draft_s)
         batching = _cells(f"{m} x 1 token", a.batching, 0.0)
         table(COLUMNS, [speculating, batching])

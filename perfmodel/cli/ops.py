@@ -1,7 +1,7 @@
 """``perfmodel ops``: the operations of one pass."""
 
 from perfmodel.answers.point.ops import OpRow, Ops, ops
-from perfmodel.answers.text import context_text, count, devices, limiter, seconds, size
+from perfmodel.answers.text import context_text, count, devices, limiter, model_and_shape, seconds, size
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn
 
@@ -21,7 +21,8 @@ COLUMNS = (
 
 def _print(a: Ops) -> None:
     where = devices(a.hardware, a.tp)
-    title = f"{a.stage} pass of {a.model} on {where}: batch {a.batch}, context {context_text(a.context)}"
+    model = model_and_shape(a.model, a.shape)
+    title = f"{a.stage} pass of {model} on {where}: batch {a.batch}, context {context_text(a.context)}"
     say(f"{title}, {a.query_tokens:.0f} new token(s) per sequence; counts of one device", "bold")
     rows = [_cells(row) for row in a.ops]
     total = (seconds(a.total.lower_s), seconds(a.total.predicted_s), limiter(a.total.limiter))

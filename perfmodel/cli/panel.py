@@ -16,6 +16,7 @@ from perfmodel.answers.text import (
     draft_in_words,
     interval_text,
     kv_cache_text,
+    model_and_shape,
     range_text,
     ratio_text,
     seconds,
@@ -56,7 +57,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     - query: the question as it was given.
     - verbose: whether to print also each pass and the evidence for the numbers.
     """
-    say(f"{_subject(a.query)}; {_at_point(a.query)}", "bold")
+    say(f"{_subject(a)}; {_at_point(a.query)}", "bold")
     headline, why = _verdict(a)
     # a requested baseline is neither good nor bad
     style = "bold"
@@ -112,7 +113,7 @@ def several(answers: Sequence[WhatIf], queries: Sequence[Query] = ()) -> None:
     - queries: the questions as they were given. The first `MOST_VERSIONED` questions are also answered for
       older versions of the engine.
     """
-    say(_subject(answers[0].query), "bold")
+    say(_subject(answers[0]), "bold")
     table(COLUMNS, [_cells(a) for a in answers])
     if typical := next((a.typical for a in answers if a.typical is not None), None):
         say(f"a range of speedups is that {typical.of_its_kind}; measure the acceptance to decide")
@@ -310,10 +311,11 @@ def moves(rows: Iterable[Move]) -> None:
     table(("only this input changes", "from", "to", "speedup", "to", "crosses 1"), cells)
 
 
-def _subject(q: Query) -> str:
+def _subject(a: WhatIf) -> str:
     """Model, devices and draft."""
+    q = a.query
     draft = draft_in_words(str(q.draft), q.draft_kv or "full")
-    return f"{q.model} on {devices(q.hardware, float(q.tp * q.pp))}; {draft}"
+    return f"{model_and_shape(q.model, a.shape)} on {devices(q.hardware, float(q.tp * q.pp))}; {draft}"
 
 
 def _at_point(q: Query) -> str:

@@ -7,7 +7,7 @@ from perfmodel.answers.advice.draft_lengths import Range
 from perfmodel.answers.advice.engine_lines import Export
 from perfmodel.answers.advice.schedule import Schedule, ScheduleTable, schedule
 from perfmodel.answers.advice.servers.sglang import ADAPTIVE_FILE
-from perfmodel.answers.text import NONE, draft_in_words, ratio_text
+from perfmodel.answers.text import NONE, draft_in_words, model_and_shape, ratio_text
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import say, say_whole, table, warn
 from perfmodel.cli.panel import calibration
@@ -22,7 +22,8 @@ printed as 0.0 %.
 def _print(answer: Schedule) -> None:
     """Prints the tables of draft lengths, the gain of each table, the lines for engines, and warnings."""
     drafted = draft_in_words(answer.draft, answer.draft_kv)
-    say(f"{answer.model} on {answer.tp} x {answer.hardware}; {drafted}", "bold")
+    model = model_and_shape(answer.model, answer.shape)
+    say(f"{model} on {answer.tp} x {answer.hardware}; {drafted}", "bold")
     tables = answer.tables
     if answer.does_not_fit is not None:
         tables = ()

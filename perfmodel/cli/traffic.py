@@ -17,6 +17,7 @@ from perfmodel.answers.text import (
     devices,
     draft_in_words,
     kv_cache_text,
+    model_and_shape,
     request_rate,
     seconds,
 )
@@ -82,7 +83,7 @@ def _print(a: Traffic) -> None:
         say_pools(a.pools)
     names_draft = a.drafts or a.verdict == "unknown_acceptance"
     drafting = f"; {draft_in_words(a.draft, a.draft_kv)}" if names_draft else ""
-    say(f"{a.model} on {devices(a.hardware, a.tp * a.pp)}{drafting}", "bold")
+    say(f"{model_and_shape(a.model, a.shape)} on {devices(a.hardware, a.tp * a.pp)}{drafting}", "bold")
     loads = a.rows if a.rollout is None else ()
     if a.rollout is None:
         _print_loads(loads, a.verdicts)

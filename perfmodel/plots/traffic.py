@@ -9,7 +9,7 @@ from perfmodel.answers.load.traffic import Traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, Percentiles, TrafficRow
 from perfmodel.answers.question.rates import GIVEN
-from perfmodel.answers.text import devices
+from perfmodel.answers.text import devices, model_and_shape
 from perfmodel.errors import InputError
 from perfmodel.plots.asked import asked
 from perfmodel.plots.layout import label, legend_above, panels, sign
@@ -85,7 +85,8 @@ def traffic(
         kinds.append(sign(f"SLO: {', '.join(limits)}", color=ink, linewidth=1.0, linestyle=SLO))
     legend_above(above, [*above.get_legend_handles_labels()[0], *kinds, *ends])
     drafted = f"; draft {answer.draft}" if len(lengths) > 1 else ""
-    about = f"{answer.model} on {devices(answer.hardware, answer.tp * answer.pp)}{drafted}"
+    model = model_and_shape(answer.model, answer.shape)
+    about = f"{model} on {devices(answer.hardware, answer.tp * answer.pp)}{drafted}"
     return label(
         above, _claim(answer, "clients" if closed else "requests/s"), about, _caption(answer, question)
     )

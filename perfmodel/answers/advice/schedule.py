@@ -37,10 +37,11 @@ from perfmodel.answers.question import (
     slowing,
 )
 from perfmodel.answers.question.racks import without_stages
-from perfmodel.answers.text import devices, ratio_text
+from perfmodel.answers.text import devices, model_and_shape, ratio_text
 from perfmodel.errors import InputError
 from perfmodel.specs import engine_of, serving_engines
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
+from perfmodel.specs.models.variants import asked_name
 from perfmodel.speculation import Scenario, Workload, memory_of, predict, speedup_interval
 from perfmodel.speculation.confidence import ByConfidence, by_confidence
 
@@ -128,12 +129,14 @@ class ScheduleTable(LengthTable):
 class Schedule(Answer):
     """The answer of `schedule`, with one table for each context range.
 
+    - shape: the bundled model whose shape the model has, or the name in the model's file.
     - num_speculative_tokens_per_batch_and_context: the rows of `five_item_rows`.
     - does_not_fit: None if a sequence of the longest context fits in memory. Otherwise, this field has the
       reason, and the answer has no command line.
     """
 
     model: str
+    shape: str
     hardware: str
     tp: int
     draft: str
@@ -152,7 +155,8 @@ class Schedule(Answer):
 
     def headline(self) -> str:
         spans = ", ".join(f"{r.low}-{r.high}: {r.tokens}" for r in self.tables[0].ranges)
-        where = f"{self.model} on {devices(self.hardware, self.tp)}; draft: {self.draft}"
+        model = model_and_shape(self.model, self.shape)
+        where = f"{model} on {devices(self.hardware, self.tp)}; draft: {self.draft}"
         return f"{ratio_text(self.tables[0].speedup)} expected; draft tokens by batch {spans}; {where}"
 
 
@@ -186,7 +190,8 @@ def schedule(question: ScheduleQuery) -> Schedule:
         answered.append(_answered(scenario, table, instead, lines))
     doubts = (*_left_out(contexts, seats, question.max_batch), *_warnings(scenario, query, tables))
     return Schedule(
-        model=scenario.target.name,
+        model=asked_name(question.model, scenario.target),
+        shape=scenario.target.name,
         hardware=scenario.machine.gpu.label,
         tp=query.tp,
         draft=scenario.draft.name,

@@ -12,6 +12,7 @@ from perfmodel.answers.grid.grid import Grid
 from perfmodel.answers.point.verdict import verdicts
 from perfmodel.answers.question import Query, slowing
 from perfmodel.operations import Array
+from perfmodel.specs.models.variants import asked_name
 from perfmodel.speculation import (
     Scenario,
     Workload,
@@ -138,7 +139,7 @@ def _labels(query: Query, scenario: Scenario) -> dict[str, str | int | float | N
     alpha = 0.0 if acceptance is None else acceptance.alpha
     draft = scenario.draft
     return {
-        "model": scenario.target.name,
+        "model": asked_name(query.model, scenario.target),
         "hardware": scenario.machine.gpu.label,
         "tp": query.tp,
         "draft": draft.name,

@@ -33,6 +33,7 @@ from perfmodel.queueing.acceptance_spread import possible_spread
 from perfmodel.queueing.policies import Choice, Replica, in_words
 from perfmodel.specs import Constant, engine_of
 from perfmodel.specs.engines.stacks import untimed_prompts
+from perfmodel.specs.models.variants import asked_name
 from perfmodel.speculation import Acceptance, KVCapacity, kv_cache_of
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Traffic(Answer):
     - drafts: the limits of each draft length.
     - prefix: with a prefix cache, the hits that are lost because of the draft, at each load.
     - replay: the rows from replays, if the question asks for replays. These rows are also in `rows`.
+    - shape: the bundled model whose shape the model has, or the name in the model's file.
     - tp, pp: the devices of a pipeline stage, and the number of stages.
     - kv_cache: the size of the KV cache of one server with the longest draft, as the server logs it when it
       starts.
@@ -74,6 +76,7 @@ class Traffic(Answer):
     classes: tuple[ClassRow, ...] | None
     rollout: tuple[RolloutRow, ...] | None
     model: str
+    shape: str
     hardware: str
     tp: int
     pp: int
@@ -161,7 +164,8 @@ def _of_servers(question: TrafficQuery) -> Traffic:
         replay=replayed,
         classes=tuple(classes) if question.mix is not None else None,
         rollout=rolled_out,
-        model=scenario.target.name,
+        model=asked_name(question.model, scenario.target),
+        shape=scenario.target.name,
         hardware=scenario.machine.gpu.label,
         tp=question.tp,
         pp=question.pp,

@@ -16,6 +16,7 @@ from perfmodel.answers.point.whatif_answer import NONE_ACCEPTED, Accepted, CostR
 from perfmodel.answers.question import Query, of_power, runs_in
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.specs import COVERAGE, VERSION_SEPARATOR, engine_of
+from perfmodel.specs.models.variants import asked_name
 from perfmodel.speculation import (
     ContextLengths,
     Passes,
@@ -89,6 +90,7 @@ def assembled(query: Query, scenario: Scenario, prediction: Prediction) -> WhatI
     figures = {name: np.asarray(getattr(prediction, name)).item() for name in FIGURES}
     return WhatIf(
         query=_resolved(query, scenario, gamma),
+        shape=scenario.target.name,
         verdict=word,
         reason=why,
         target_step=target_step,
@@ -238,7 +240,7 @@ def _resolved(query: Query, scenario: Scenario, gamma: int) -> Query:
     reread = float(machine.attention.reread(gamma + 1.0, head, precision.narrow_kv, group))
     return replace(
         query,
-        model=scenario.target.name,
+        model=asked_name(query.model, scenario.target),
         hardware=machine.gpu.label,
         gamma=gamma,
         draft=draft.name,

@@ -19,9 +19,10 @@ from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
 from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve
 from perfmodel.answers.readers import MaybeReal, Whole, whole
-from perfmodel.answers.text import devices, tokens
+from perfmodel.answers.text import devices, model_and_shape, tokens
 from perfmodel.costs.sharding import check_tensor_parallel
 from perfmodel.specs import load_gpu
+from perfmodel.specs.models.variants import asked_name
 from perfmodel.speculation import Scenario, Workload, memory_of, predict
 
 MAX_BATCH = 1024
@@ -139,11 +140,13 @@ class BothWays:
 class Comparison(Answer, BothWays):
     """The answer of `compare`, with the fields of `BothWays`.
 
+    - shape: the bundled model whose shape the model has, or the name in the model's file.
     - apart: the comparison with a draft model on its own devices. None means that the question names no such
       devices.
     """
 
     query: Query
+    shape: str
     apart: Apart | None
     warnings: tuple[str, ...]
 
@@ -152,7 +155,8 @@ class Comparison(Answer, BothWays):
         return (
             f"per token gained, speculation moves {self.bytes_per_token_ratio:.2f} times as many bytes as "
             f"batching and takes {self.seconds_per_token_ratio:.2f} times as long; fewer bytes from context "
-            f"{tokens(self.crossover_context)}; {q.model} on {devices(q.hardware, float(q.tp * q.pp))}"
+            f"{tokens(self.crossover_context)}; {model_and_shape(q.model, self.shape)} on "
+            f"{devices(q.hardware, float(q.tp * q.pp))}"
         )
 
 
@@ -191,9 +195,11 @@ def compare(question: CompareQuery) -> Comparison:
             question.outcomes,
         )
     draft = scenario.draft
+    asked = asked_name(query.model, scenario.target)
     figures = {f.name: getattr(comparison, f.name) for f in fields(comparison)}
     return Comparison(
-        query=replace(query, draft=draft.name, draft_kv=draft.kv.label()),
+        query=replace(query, model=asked, draft=draft.name, draft_kv=draft.kv.label()),
+        shape=scenario.target.name,
         **figures,
         apart=elsewhere,
         warnings=(*doubts(query, scenario, 1.0, context, gamma), *many.shortage(gamma + 1.0)),

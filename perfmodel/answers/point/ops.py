@@ -6,11 +6,12 @@ from dataclasses import KW_ONLY, dataclass
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.question import Query, acceptances_of, doubts, length_of, resolve, resolve_costs
-from perfmodel.answers.text import devices, limiter, seconds
+from perfmodel.answers.text import devices, limiter, model_and_shape, seconds
 from perfmodel.costs.operation import Op
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
 from perfmodel.errors import InputError
+from perfmodel.specs.models.variants import asked_name
 from perfmodel.speculation import Workload, check_draft_length
 
 STAGES = ("target", "draft", "verify")
@@ -63,12 +64,14 @@ class Ops(Answer):
     """The answer of `ops`: the operations of one pass.
 
     - query_tokens: number of new tokens per sequence.
+    - model, shape: the model of the pass, and the bundled model whose shape it has.
     - total: the time of the whole pass.
     """
 
     stage: str
     query_tokens: float
     model: str
+    shape: str
     hardware: str
     tp: int
     batch: float
@@ -78,9 +81,10 @@ class Ops(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
+        where = f"{model_and_shape(self.model, self.shape)} on {devices(self.hardware, self.tp)}"
         return (
-            f"{self.stage} pass of {self.model} on {devices(self.hardware, self.tp)}: {len(self.ops)} "
-            f"operations, {seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"
+            f"{self.stage} pass of {where}: {len(self.ops)} operations, "
+            f"{seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"
         )
 
 
@@ -111,7 +115,8 @@ def ops(query: OpsQuery) -> Ops:
     return Ops(
         stage=query.stage,
         query_tokens=tokens,
-        model=model.name,
+        model=asked_name(query.model, model) if query.stage != "draft" else model.name,
+        shape=model.name,
         hardware=machine.gpu.label,
         tp=machine.tensor_parallel,
         batch=query.batch,

@@ -11,7 +11,7 @@ from perfmodel.answers.point.calibrated import Calibrated
 from perfmodel.answers.point.verdict import SENTENCES, Verdict
 from perfmodel.answers.question import Query
 from perfmodel.answers.question.typical import TypicalGain
-from perfmodel.answers.text import context_text, devices, interval_text, ratio_text
+from perfmodel.answers.text import context_text, devices, interval_text, model_and_shape, ratio_text
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.speculation import NONE_NEEDED, ContextLengths, KVCapacity, Memory
 
@@ -141,6 +141,7 @@ class WhatIf(Answer):
     a value is None.
 
     - query: the question with all names and defaults filled in.
+    - shape: the bundled model whose shape the model has, or the name in the model's file.
     - target_step, draft_step, verify_step: one pass of each kind.
     - best: the batch and gamma with the most tokens per second for this model, device and context.
     - runs_in: the serving engine that runs the draft, or a remark that no engine does.
@@ -155,6 +156,7 @@ class WhatIf(Answer):
     """
 
     query: Query
+    shape: str
     verdict: Verdict
     reason: str
     target_step: PassTime[float]
@@ -222,5 +224,6 @@ class WhatIf(Answer):
         context = context_text(q.context)
         if self.admitted is not None:
             return f"{self.admitted.waiting(q.batch)}; if all ran, {ratio_text(self.speedup)}{sure}"
-        where = f"{q.model} on {devices(q.hardware, float(q.tp * q.pp))}, batch {q.batch}, context {context}"
+        model = model_and_shape(q.model, self.shape)
+        where = f"{model} on {devices(q.hardware, float(q.tp * q.pp))}, batch {q.batch}, context {context}"
         return f"{self.sentence}: {ratio_text(self.speedup)}{sure} at gamma {q.gamma}; {where}"
