@@ -41,7 +41,8 @@ class Alternative:
             text += f" ({MODEL} stands for such a checkpoint)"
         if not _computes(query, point.candidate.scenario.machine.gpu):
             text += " (this GPU has no FP8 arithmetic: such weights save only memory and its bandwidth)"
-        if lines is not None and (nodes := nodes_text(lines, point)):
+        nodes = "" if line is None else nodes_text(query, point)
+        if nodes:
             text += f" ({nodes})"
         if lines is not None and line is not None and UNTESTED in lines.notes:
             text += f" ({UNTESTED})"

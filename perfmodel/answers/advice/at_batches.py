@@ -13,7 +13,7 @@ from perfmodel.answers.advice.better_changes import better_changes
 from perfmodel.answers.advice.decision import Decision, decide
 from perfmodel.answers.advice.in_all import for_batch_in_all
 from perfmodel.answers.advice.infeasible import why_infeasible
-from perfmodel.answers.advice.instead import NOTHING, instead
+from perfmodel.answers.advice.instead import instead
 from perfmodel.answers.advice.on_off import on_off, seats_of
 from perfmodel.answers.advice.one_server import line_of, remedies_of, serve, warnings_of
 from perfmodel.answers.advice.other_texts import other_texts
@@ -22,8 +22,9 @@ from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.ranking import Fronts, PricedPoint, best_of_each_layout, front
 from perfmodel.answers.advice.reasons import reason_of
 from perfmodel.answers.advice.room_for_draft import room_for_draft
-from perfmodel.answers.advice.run_first import first_change, run_first
+from perfmodel.answers.advice.run_first import run_first
 from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.servers_instead import NOTHING
 from perfmodel.answers.advice.shorter_draft import ShorterDraft, shorter_draft
 from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure, switch_to_measure
 from perfmodel.answers.advice.tree_drafts import tree_drafts
@@ -156,7 +157,7 @@ def _infeasible(search: Search) -> Advice:
         found = common_doubts(query, scenario, 1.0, context, 0, room)
         doubts = tuple(doubt for doubt in found if doubt not in in_reason)
     changed = NOTHING if trees else instead(search, infeasible.ways)
-    first = first_change(changed.ways, changed.alternatives)
+    first = changed.run_first()
     return Advice(
         query=query,
         verdict="infeasible",

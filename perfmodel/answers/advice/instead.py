@@ -3,7 +3,7 @@ for each change of the question that helps.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -13,6 +13,7 @@ from perfmodel.answers.advice.decision import quick_choice
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
+from perfmodel.answers.advice.servers_instead import Instead, ServerOfWay
 from perfmodel.answers.advice.smaller_formats import in_smaller_weights
 from perfmodel.answers.advice.ways import Way
 from perfmodel.answers.text import seconds
@@ -22,23 +23,6 @@ MUCH_BETTER = 2.0
 """A change that loses more precision is tried first if its server is at least this many times as good. The
 value is an assumption.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Instead:
-    """Servers to start if nothing is feasible.
-
-    - alternatives: the servers.
-    - ways: the changes of these servers that keep the devices of the question, in the order in which to try
-      them.
-    """
-
-    alternatives: tuple[Alternative, ...]
-    ways: tuple[Way, ...]
-
-
-NOTHING = Instead((), ())
-"""No server."""
 
 
 def instead(search: Search, ways: Iterable[Way]) -> Instead:
@@ -71,12 +55,13 @@ def with_changes(query: AdviseQuery, ways: Iterable[Way]) -> Instead:
     for way, changed, point in _in_four_bits(query, [point for _, point in on_these]):
         found.append((way, changed, point))
         on_these.append((way, point))
-    alternatives = [_alternative(way, changed, point) for way, changed, point in found]
+    of_ways = [ServerOfWay(way, _alternative(way, changed, point)) for way, changed, point in found]
+    alternatives = [each.server for each in of_ways]
     if found and not any(point.gamma for *_, point in found) and without_acceptance(query):
         known = f"No draft of {query.model} has a known acceptance and gains here"
         text = f"{known}; with any of these changes, advise names one to measure"
         alternatives.append(Alternative(text, 1, None))
-    return Instead(tuple(alternatives), tuple(_in_order(query, on_these)))
+    return Instead(tuple(alternatives), tuple(of_ways), tuple(_in_order(query, on_these)))
 
 
 def _changed(query: AdviseQuery, way: Way) -> Iterator[tuple[AdviseQuery, PricedPoint]]:

@@ -14,7 +14,7 @@ from perfmodel.answers.advice.better_changes import as_asked
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.eased_limit import fewest_with_eased_limit, with_eased_limits
 from perfmodel.answers.advice.infeasible import Infeasible, why_infeasible
-from perfmodel.answers.advice.instead import Instead, fastest, with_changes
+from perfmodel.answers.advice.instead import fastest, with_changes
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_in_formats import in_formats
 from perfmodel.answers.advice.load_reasons import enough_text, load_text, served_with_draft
@@ -28,6 +28,7 @@ from perfmodel.answers.advice.prices import Priced, price
 from perfmodel.answers.advice.reach import Reach
 from perfmodel.answers.advice.searched_layouts import searched_layouts
 from perfmodel.answers.advice.served import Served
+from perfmodel.answers.advice.servers_instead import Instead
 from perfmodel.answers.advice.shorter_draft import shorter_draft
 from perfmodel.answers.advice.smaller_formats import in_smaller_weights
 from perfmodel.answers.advice.smaller_servers import best_with_seats
@@ -99,8 +100,8 @@ class Insufficient:
             return self._with_changes()
         layouts = [candidate.layout for candidate in self.search.candidates.baselines]
         if self.search.question.gpus is None or not layouts:
-            return Instead(tuple(self._on_any_devices()), ())
-        return Instead(tuple(self._on_given_devices(layouts)), ())
+            return Instead(tuple(self._on_any_devices()))
+        return Instead(tuple(self._on_given_devices(layouts)))
 
     def _on_any_devices(self) -> Iterator[Alternative]:
         """The fastest server, servers within an eased limit, and servers with smaller weights."""
@@ -155,11 +156,11 @@ class Insufficient:
         for way in kept if first in kept else [*kept, first]:
             found = self._sufficient(way)
             if found is not None and not found[1].queues:
-                return _with_first(way, (found[0],), changed)
+                return changed.with_first(way, (found[0],))
             enough[way.text] = None if found is None else found[0]
         queued = enough[first.text]
         under_load = tuple(self._largest_part(first)) if queued is None else (queued,)
-        return _with_first(first, under_load, changed)
+        return changed.with_first(first, under_load)
 
     def _sufficient(self, way: Way) -> tuple[Alternative, Served] | None:
         """The servers that serve the load after a change; None if none do."""
@@ -209,19 +210,6 @@ class Insufficient:
         best = self.nearest.served.candidate.layout
         half = [each for each in layouts if 2 * each.server_gpus == best.server_gpus and each.is_alike(best)]
         return [best, *half]
-
-
-def _with_first(way: Way, under_load: tuple[Alternative, ...], changed: Instead) -> Instead:
-    """The servers after changes, those for the load first.
-
-    - way: the change of the servers for the load.
-    - under_load: these servers; empty if there are none.
-    """
-    if not under_load:
-        return changed
-    others = (each for each in changed.alternatives if not each.text.startswith(f"{way.opening}:"))
-    ways = (each for each in changed.ways if each != way)
-    return Instead((*under_load, *others), (way, *ways))
 
 
 def _fewest_in_smaller_weights(question: AdviseQuery) -> Iterator[Alternative]:

@@ -9,9 +9,8 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.engine_lines import Export, export
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.answers.advice.served_target import served_with
+from perfmodel.answers.advice.served_target import served_target, served_with
 from perfmodel.answers.advice.servers import servers
-from perfmodel.answers.advice.servers.base import HEAD
 from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
 from perfmodel.answers.point.remedies import remedies
 from perfmodel.answers.point.verdict import Verdict, verdict
@@ -91,14 +90,15 @@ def line_of(lines: Export, point: PricedPoint) -> str | None:
     return None if engine is None else lines.lines.get(engine)
 
 
-def nodes_text(lines: Export, point: PricedPoint) -> str:
+def nodes_text(query: AdviseQuery, point: PricedPoint) -> str:
     """What stands for the address in the line of a server on several nodes, and how the line of each other
-    node differs. The result is empty for one node.
+    node differs. The result is empty for one node, and for an engine without command lines.
     """
-    engine = engine_of(point.candidate.scenario.machine.calibration)
-    remark = lines.remarks.get(engine or "", "")
-    start = remark.find(f"{HEAD} stands for")
-    return remark[start:] if start >= 0 else ""
+    scenario = point.candidate.scenario
+    server = servers().get(engine_of(scenario.machine.calibration) or "")
+    if server is None:
+        return ""
+    return server.other_nodes(served_target(query, served_id(query.model), scenario))
 
 
 def of_other_weights(query: AdviseQuery, point: PricedPoint) -> tuple[str, ...]:

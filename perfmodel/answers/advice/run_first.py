@@ -1,4 +1,4 @@
-"""Chooses which of several servers to run first, if no acceptance is known or nothing fits in memory."""
+"""Chooses which of several servers to run first if no acceptance is known."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.likely import draft_to_measure
-from perfmodel.answers.advice.servers.base import MODEL
 from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure
-from perfmodel.answers.advice.ways import Way
 from perfmodel.answers.point.remedies import switch_text
 from perfmodel.answers.question.typical import TypicalGain
 
@@ -69,19 +67,3 @@ def _why_no_draft(likely: tuple[TypicalGain, ...]) -> str:
     if gaining is None:
         return "no draft is certain to gain"
     return f"{gaining} would gain, but no weights of it are known for this model (--draft-path names them)"
-
-
-def first_change(ways: Sequence[Way], alternatives: Sequence[Alternative]) -> RunFirst | None:
-    """The server to run first if nothing fits in memory. This is the server of the first change that keeps
-    the devices of the question and has a complete command line. The result is None if there is no such
-    change, or only one command line.
-    """
-    lines = [each for each in alternatives if each.line is not None]
-    if len(lines) <= 1:
-        return None
-    complete = [each for each in lines if each.line is not None and MODEL not in each.line.split()]
-    for way in ways:
-        named = (each.line for each in complete if each.text.startswith(way.opening))
-        if way.on_given_devices and (line := next(named, None)) is not None:
-            return RunFirst(f"Run the server {way.text} first: it needs no other GPUs", line)
-    return None

@@ -24,7 +24,7 @@ from perfmodel.answers.advice.own_layer import own_layer
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.pools.search import advise_pools
-from perfmodel.answers.advice.run_first import first_change, run_first
+from perfmodel.answers.advice.run_first import run_first
 from perfmodel.answers.advice.searched_layouts import over_nodes
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
@@ -208,7 +208,7 @@ def _insufficient(search: LoadSearch) -> Advice:
     best = insufficient.nearest
     nearest = None if best is None else best.nearest
     instead = insufficient.instead()
-    first = first_change(instead.ways, instead.alternatives)
+    first = instead.run_first()
     calibration = Calibrated.of(baselines[0].scenario) if baselines else None
     warnings = (*search.candidates.left_out(question), *insufficient.warnings)
     return Advice(

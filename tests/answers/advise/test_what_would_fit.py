@@ -8,7 +8,8 @@ import pytest
 from perfmodel.answers.advice import ways
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.alternatives import Alternative
-from perfmodel.answers.advice.run_first import first_change
+from perfmodel.answers.advice.servers.base import MODEL
+from perfmodel.answers.advice.servers_instead import Instead, ServerOfWay
 from perfmodel.answers.advice.ways import Way
 from perfmodel.answers.point.remedies import switch_text
 
@@ -223,15 +224,45 @@ def test_the_stated_batch_must_fit_after_a_change() -> None:
     assert "--max-num-seqs 8" in answer.first_line
 
 
+FP8 = Way("with --weights fp8", {"weights": "fp8"})
+FP8_SERVER = Alternative("With --weights fp8: TP 1", 1, "vllm serve some/checkpoint")
+BOTH = Way("with --weights fp8 --kv-dtype fp8", {"weights": "fp8", "kv_dtype": "fp8"})
+BOTH_SERVER = Alternative("With --weights fp8 --kv-dtype fp8: TP 1", 1, "vllm serve some/checkpoint --kv fp8")
+OTHER_SERVER = Alternative("On h200: TP 1", 1, "vllm serve another/checkpoint")
+
+
 def test_a_single_server_needs_no_first_one() -> None:
-    way = Way("with --weights fp8", {"weights": "fp8"})
-    served = Alternative(f"{way.opening}: TP 1", 1, "vllm serve some/checkpoint")
-    other = Alternative("On h200: TP 1", 1, "vllm serve another/checkpoint")
-    assert first_change([way], [served]) is None
-    assert first_change([way], [served, replace(other, line=None)]) is None
-    first = first_change([way], [other, served])
+    of_ways = (ServerOfWay(FP8, FP8_SERVER),)
+    assert Instead((FP8_SERVER,), of_ways, (FP8,)).run_first() is None
+    without_line = replace(OTHER_SERVER, line=None)
+    assert Instead((FP8_SERVER, without_line), of_ways, (FP8,)).run_first() is None
+    first = Instead((OTHER_SERVER, FP8_SERVER), of_ways, (FP8,)).run_first()
     assert first.text == "Run the server with --weights fp8 first: it needs no other GPUs"
-    assert first.line == served.line
+    assert first.line == FP8_SERVER.line
+
+
+def test_the_server_to_run_first_has_its_change_and_no_other() -> None:
+    """Both sentences begin with the same flag."""
+    of_ways = (ServerOfWay(BOTH, BOTH_SERVER), ServerOfWay(FP8, FP8_SERVER))
+    found = Instead((BOTH_SERVER, FP8_SERVER), of_ways, (FP8, BOTH))
+    assert found.run_first().line == FP8_SERVER.line
+
+
+def test_servers_for_the_load_replace_those_of_their_change_without_a_load() -> None:
+    of_ways = (ServerOfWay(BOTH, BOTH_SERVER), ServerOfWay(FP8, FP8_SERVER))
+    found = Instead((OTHER_SERVER, BOTH_SERVER, FP8_SERVER), of_ways, (BOTH, FP8))
+    loaded = replace(FP8_SERVER, text="With --weights fp8 2 GPUs suffice: TP 2", line="vllm serve -tp 2")
+    first = found.with_first(FP8, (loaded,))
+    assert first.alternatives == (loaded, OTHER_SERVER, BOTH_SERVER)
+    assert first.run_first().line == loaded.line
+    assert found.with_first(FP8, ()) == found
+
+
+def test_a_line_that_names_no_checkpoint_is_not_run_first() -> None:
+    unnamed = replace(FP8_SERVER, line=f"vllm serve {MODEL}")
+    of_ways = (ServerOfWay(FP8, unnamed), ServerOfWay(BOTH, BOTH_SERVER))
+    found = Instead((unnamed, BOTH_SERVER), of_ways, (FP8, BOTH))
+    assert found.run_first().line == BOTH_SERVER.line
 
 
 def test_where_no_context_fits_smaller_formats_are_named_with_the_longest_that_does() -> None:

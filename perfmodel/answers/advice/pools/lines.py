@@ -62,7 +62,7 @@ def lines_of(
         point = PricedPoint(candidate, math.ceil(batch), gamma, gained, tpot_s, -tpot_s, -tpot_s)
         lines = serve(question, point, max(1, seats), pool=name)
         line = None if lines is None else line_of(lines, point)
-        nodes = "" if lines is None else nodes_text(lines, point)
+        nodes = "" if line is None else nodes_text(question, point)
         found.append(PoolServers(name, candidate.layout.label(), instances.count, line, nodes))
     return tuple(found)
 
