@@ -196,7 +196,8 @@ def ratios(question: Points, output: Output, theme: Theme = "light", over: Over 
     """
     gamma = question.gamma
     if not gamma:
-        raise refuse("--gamma", None, "a whole number of 1 or more here", "auto" if gamma is None else 0)
+        whole = "a whole number of 1 or more here (no default)"
+        raise refuse("--gamma", None, whole, "auto" if gamma is None else 0)
     axes = question.over(over)
     crossed = "batch" if over == "context" else "context"
     lines = axes.values(crossed)

@@ -86,8 +86,8 @@ def pareto(advice: Advice) -> Figure:
     of_baseline = {"color": look.bright[0], "marker": "s", "linestyle": "--"}
     of_draft = {"color": look.bright[5], "marker": "o", "linestyle": "-"}
     words = "batch and layout" if several else "batch"
-    named_below = _far_from(fronts.speculating, _spread(fronts.baseline), several)
-    named_above = _far_from(fronts.baseline, _spread(fronts.speculating), several)
+    named_below = _far_from(fronts.speculating, _spread(fronts.baseline, advice.chosen), several)
+    named_above = _far_from(fronts.baseline, _spread(fronts.speculating, advice.chosen), several)
     _line(axes, fronts.baseline, named_below, f"baseline (labels: {words})", of_baseline)
     _line(axes, fronts.speculating, named_above, "speculating", of_draft)
     if advice.chosen is not None:
@@ -139,7 +139,8 @@ def _caption(advice: Advice) -> str:
     if interval is not None:
         parts.append("90 % interval of the gain: {:.2f}× to {:.2f}×".format(*interval))
     made = "none" if advice.calibration is None else advice.calibration.name
-    return "; ".join([*parts, asked(advice.query, WORDS, OF_PICTURE), f"calibration {made}"])
+    parts += [asked(advice.query, WORDS, OF_PICTURE), f"calibration {made}"]
+    return "; ".join(filter(None, parts))
 
 
 def _line(
@@ -215,11 +216,18 @@ def _in_words(chosen: Pick) -> str:
     return f"chosen: {draft}, batch {chosen.batch}, {chosen.layout}"
 
 
-def _spread(front: Sequence[FrontPoint]) -> list[FrontPoint]:
-    """A few points at even distances along the front's throughput, including its last one."""
+def _spread(front: Sequence[FrontPoint], chosen: Pick | None) -> list[FrontPoint]:
+    """A few points at even distances along the front's throughput, including its last one. The choice, if it
+    is on the front, replaces the points that its star covers.
+    """
     if not front:
         return []
     rates = np.array([point.throughput_tokens_per_s_per_device for point in front])
     wanted = np.linspace(0.25, 1.0, NAMED) * rates[-1]
     nearest = {int(np.abs(rates - rate).argmin()) for rate in wanted}
+    places = _places(front) / _place(front[-1])
+    starred = {place for place, point in enumerate(front) if chosen and _place(point) == _place(chosen)}
+    for star in starred:
+        covered = {place for place in nearest if np.abs(places[place] - places[star]).max() < CLOSE}
+        nearest = nearest - covered | ({star} if covered else set())
     return [front[place] for place in sorted(nearest)]

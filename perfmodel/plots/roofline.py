@@ -78,7 +78,7 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
         names.append(sign(words, marker="o", **drawn))
     x, y = (np.array(values) for values in zip(*reached, strict=True))
     low = 0.5 * min(x.min(), 1.0)
-    high = 4.0 * max(x.max(), max(roofs) / bandwidth)
+    high = 6.0 * max(x.max(), max(roofs) / bandwidth)
     axes.set(xscale="log", yscale="log", xlim=(low, high), ylim=(0.3 * y.min(), 3.5 * max(roofs)))
     axes.set(xlabel="FLOPs per byte moved")
     axes.set_title("TFLOP/s of one device")
@@ -151,7 +151,9 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
 
 
 def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
-    """Draws the slope of the bandwidth up to a level for each peak, with labels above the lines."""
+    """Draws the slope of the bandwidth up to a level for each peak, with labels above the highest line. The
+    labels of the other lines are below them, because the slope passes above.
+    """
     from matplotlib.transforms import offset_copy
 
     low, high = axes.get_xlim()
@@ -163,11 +165,12 @@ def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
         axes.annotate(
             f"{peak:,.0f} TFLOP/s ({roofs[peak]})",
             (1.0, peak),
-            (0, 4),
+            (0, 4 if peak == falling[0] else -4),
             xycoords=("axes fraction", "data"),
             textcoords="offset points",
             fontsize=9,
             ha="right",
+            va="baseline" if peak == falling[0] else "top",
         )
     at = start * (falling[0] / bandwidth / start) ** 0.15
     axes.text(

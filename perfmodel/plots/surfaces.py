@@ -68,6 +68,11 @@ SPREAD = ((0, FASTER.index(3.0), len(FASTER)), (0.0, 0.85, 1.0))
 """Number of a band above break even -> its place in the colours. Most are for speedups up to three."""
 MAX_TICKS = 9
 """Largest number of ticks on the scale of colours."""
+BELOW_RIGHT: dict[str, Any] = {"xytext": (6, -1), "ha": "left", "va": "top"}
+ABOVE: dict[str, Any] = {"xytext": (0, 6), "ha": "center", "va": "bottom"}
+"""Positions of the number of a measured point: to its right, and above it where the axes end."""
+NEAR_EDGE = 0.92
+"""Position on the horizontal axis from which a number to the right of a point would leave the axes."""
 INFLECTION = "above the inflection context, a larger batch does not reduce the speedup"
 """The words of the caption for the dashed line."""
 EXTENDED = {
@@ -139,7 +144,7 @@ def surface(
             explained = f"; {INFLECTION}"
     handles += _memory(axes, batches, contexts, fits)
     if not gamma and drafting.min() < 1.0:
-        handles.append(sign("do not speculate", color=colours().pale, linewidth=7.0))
+        handles.append(sign("do not speculate", color=colours().pale, linewidth=7.0, solid_capstyle="butt"))
     log_axis(axes, "x", *context, "context, cached tokens per sequence")
     log_axis(axes, "y", *batch, "batch, sequences", 9)
     axes.grid(False)
@@ -286,13 +291,14 @@ def _dots(axes: Axes, measured: Sequence[MeasuredPoint]) -> list[Any]:
     for sequences, length, speedup in measured:
         colour = bands[int(np.searchsorted(LEVELS, speedup, "right"))]
         axes.plot(length, sequences, "o", color=colour, markersize=5.2, clip_on=False, zorder=4)
+        across = axes.transAxes.inverted().transform(axes.transData.transform((length, sequences)))[0]
+        side = ABOVE if across > NEAR_EDGE else BELOW_RIGHT
         axes.annotate(
             f"{speedup:.2f}",
             (length, sequences),
-            (6, -1),
             textcoords="offset points",
             fontsize=9,
-            va="top",
             bbox=behind,
+            **side,
         )
     return [dots]

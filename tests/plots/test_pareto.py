@@ -66,6 +66,20 @@ def test_the_title_states_the_gain_and_the_caption_has_no_flags() -> None:
     assert "=" not in words
 
 
+def test_a_caption_of_a_question_with_defaults_has_no_gaps() -> None:
+    caption = words_around(plots.pareto(advise(AdviseQuery("llama-3.1-8b", "h100", 8192)))).splitlines()[-1]
+    assert all(part.strip() for part in caption.split(";"))
+
+
+def test_the_label_beside_the_star_is_that_of_the_choice() -> None:
+    answer = advise(AdviseQuery("llama-3.1-8b", "h100", 8192))
+    assert answer.chosen is not None
+    assert answer.chosen.batch < answer.pareto.speculating[-1].batch
+    labels = [text.get_text() for text in plots.pareto(answer).axes[0].texts]
+    assert str(answer.chosen.batch) in labels
+    assert str(answer.pareto.speculating[-1].batch) not in labels
+
+
 def test_an_answer_without_fronts_draws_none() -> None:
     with pytest.raises(InputError, match="without a load"):
         plots.pareto(advise(UNDER_LOAD))

@@ -57,6 +57,8 @@ def test_points_of_passes_that_are_made_lie_under_named_roofs(
     pairs = itertools.combinations(boxes, 2)
     assert not any(one.overlaps(two) for one, two in pairs)
     assert all(within(figure.bbox, box) for box in boxes)
+    paths = [line.get_path().transformed(line.get_transform()) for line in roof_lines]
+    assert not any(path.intersects_bbox(box, filled=False) for path in paths for box in boxes[:-1])
     bandwidth = boxes[-1]
     assert axes.bbox.contains(bandwidth.x0, bandwidth.y0)
 

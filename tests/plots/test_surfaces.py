@@ -6,7 +6,7 @@ import pytest
 from perfmodel import plots
 from perfmodel.answers.question import resolve
 from perfmodel.speculation import capacity, context_lengths
-from tests.plots.figures import ASK, laid_out, legend_of, words_around
+from tests.plots.figures import ASK, laid_out, legend_of, within, words_around
 
 SCENARIO = resolve(ASK)
 
@@ -30,6 +30,13 @@ def test_measured_dots_at_an_edge_are_whole() -> None:
     (dots,) = (line for line in axes.lines if str(line.get_label()).startswith("measured"))
     assert not dots.get_clip_on()
     assert [text.get_text() for text in axes.texts] == ["0.93", "1.01"]
+
+
+def test_the_number_of_a_measured_dot_stays_in_the_axes() -> None:
+    surface = plots.surface(SCENARIO, gamma=2, points=17, measured=[(32, 100_000, 1.64)])
+    axes = laid_out(surface).axes[0]
+    (number,) = axes.texts
+    assert within(axes.bbox, number.get_window_extent())
 
 
 def test_what_does_not_fit_is_hatched_and_named() -> None:
