@@ -22,7 +22,7 @@ MARKERS = "osD^vP"
 """Markers of the devices, in this order."""
 BAND = 0.1
 """Relative error at the edges of the grey band."""
-MAX_ERROR = 0.4
+MAX_ERROR = 0.5
 """Largest relative error on the vertical axis. Larger errors are arrows at its end."""
 
 MOST_SOURCES = 3
