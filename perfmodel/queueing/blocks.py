@@ -93,7 +93,7 @@ class BlockCache:
             if not missed:
                 matched += blocks
                 missed = blocks < tokens
-        hit = int(self.law.hits(matched, prompt)) if matched else 0
+        hit = self.law.hits_of_one(matched, prompt)
         return FoundPrompt(hit, needed + matched - hit)
 
     def enter(self, request: int, prompt: int, hit: int, needed: int, again: bool = False) -> None:

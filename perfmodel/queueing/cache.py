@@ -1,5 +1,6 @@
 """The KV cache of a replayed server, with or without a prefix cache."""
 
+import math
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
@@ -43,7 +44,7 @@ class Cache(ABC):
 
     @abstractmethod
     def trim(self) -> None:
-        """Evicts idle blocks until all cached blocks fit in the memory."""
+        """Limits the idle blocks to the memory that running requests leave now."""
 
 
 class PrivateCache(Cache):
@@ -66,7 +67,10 @@ class PrivateCache(Cache):
 
 class PrefixCache(Cache):
     """A cache in which requests share the blocks of common prefixes. These blocks stay cached until their
-    memory is needed.
+    memory is needed. They are evicted when a request next looks them up, enters or leaves, because nothing
+    else reads them.
+
+    - idle_room_tokens: least memory for idle blocks since the last eviction, in tokens.
     """
 
     shared = True
@@ -74,22 +78,33 @@ class PrefixCache(Cache):
     def __init__(self, room_tokens: float, law: HitLaw, shared: Shared) -> None:
         super().__init__(room_tokens)
         self.blocks = BlockCache(law, shared)
+        self.idle_room_tokens = math.inf
 
     @property
     def hit_rate(self) -> float | None:
         return self.blocks.hit_rate
 
     def find(self, request: QueuedRequest) -> FoundPrompt:
+        self._evict()
         return self.blocks.find(request.number, request.prompt_tokens)
 
     def enter(self, request: QueuedRequest, needed_tokens: int) -> None:
+        self._evict()
         self.used_tokens += needed_tokens
         prompt = request.prompt_tokens
         self.blocks.enter(request.number, prompt, request.hit_tokens, needed_tokens, again=request.preempted)
         self.trim()
 
     def leave(self, request: QueuedRequest, decoded: float, keep: bool = True) -> None:
+        self._evict()
         self.used_tokens -= self.blocks.leave(request.number, decoded, keep)
 
     def trim(self) -> None:
-        self.blocks.trim(self.room_tokens - self.used_tokens)
+        room_tokens = self.room_tokens - self.used_tokens
+        if room_tokens < self.idle_room_tokens:
+            self.idle_room_tokens = room_tokens
+
+    def _evict(self) -> None:
+        """Evicts idle blocks until they fit in `idle_room_tokens`."""
+        self.blocks.trim(self.idle_room_tokens)
+        self.idle_room_tokens = math.inf

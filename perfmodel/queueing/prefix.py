@@ -56,6 +56,11 @@ class HitLaw:
         whole = np.minimum(matched, np.subtract(prompt, 1.0)) // self.block - self.dropped
         return np.maximum(whole, 0.0) * self.block
 
+    def hits_of_one(self, matched: int, prompt: int) -> int:
+        """`hits` of one prompt, without arrays."""
+        whole = min(matched, prompt - 1) // self.block - self.dropped
+        return max(whole, 0) * self.block
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixSettings:

@@ -46,7 +46,9 @@ def scenario(model: str, kv_dtype: str = "bf16", engine: str = "vllm", draft: st
     ],
 )
 def test_hits_of_a_prompt_that_was_there_before(block, dropped, prompt, hits) -> None:
-    assert HitLaw(block, dropped).hits(float(prompt), float(prompt)) == hits
+    law = HitLaw(block, dropped)
+    assert law.hits(float(prompt), float(prompt)) == hits
+    assert law.hits_of_one(prompt, prompt) == hits
 
 
 def test_published_hits_lie_on_the_law() -> None:
