@@ -192,11 +192,17 @@ def cheapest(
       to try.
     - serve: a function that says whether two pools serve the load.
     """
-    tried = []
-    for pair, prefill, decode, most in counts:
-        for more in range(most + 1):
-            for extra in range(most + 1):
-                pools = pair.each.with_counts(prefill + more, decode + extra)
-                tried.append((pools.devices, pools))
+    tried = [
+        (_devices(pair, prefill + more, decode + extra), pair, prefill + more, decode + extra)
+        for pair, prefill, decode, most in counts
+        for more in range(most + 1)
+        for extra in range(most + 1)
+    ]
     tried.sort(key=lambda each: each[0])
-    return next((pools for _, pools in tried if serve(pools)), None)
+    fewest_first = (pair.each.with_counts(prefill, decode) for _, pair, prefill, decode in tried)
+    return next((pools for pools in fewest_first if serve(pools)), None)
+
+
+def _devices(pair: Pair, prefill: int, decode: int) -> int:
+    """The number of devices of these numbers of instances."""
+    return prefill * pair.each.prefill.gpus + decode * pair.each.decode.gpus
