@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY
 from typing import Any
 
+from perfmodel.answers.advice.checkpoint_cache import with_cache_of_checkpoint
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
 from perfmodel.answers.advice.rates_by_draft import read_rates, read_tree_rates
 from perfmodel.answers.declaration import POSITIVE, TINY, argument, question
@@ -23,7 +24,6 @@ from perfmodel.answers.readers import (
 )
 from perfmodel.errors import InputError, refuse
 from perfmodel.parse import items, parse_names
-from perfmodel.specs.models.checkpoint_rows import declared_cache
 from perfmodel.speculation import DEFAULT_MAX_GAMMA
 
 LOAD = "Load"
@@ -219,7 +219,7 @@ class AdviseArguments(CommonOptions):
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The arguments with the number of devices, which is filled in if other arguments determine it."""
-        values = _with_cache_of_checkpoint(_with_stated_number(values))
+        values = with_cache_of_checkpoint(_with_stated_number(values))
         values = _with_clients_of_a_job(_with_one_server_of_clients(values))
         return super().settled(values)
 
@@ -275,15 +275,6 @@ def _with_stated_number(values: dict[str, Any]) -> dict[str, Any]:
     if values["gpus"] is not None:
         raise InputError("--gpus: must be left out with a number of devices in --hardware")
     return values | {"gpus": int(counted[1]), "hardware": counted[2]}
-
-
-def _with_cache_of_checkpoint(values: dict[str, Any]) -> dict[str, Any]:
-    """Sets the cache format to that of the checkpoint that `model_path` names, if the question states none.
-    Engines read the format from the checkpoint.
-    """
-    if values["kv_dtype"] is not None or values["model_path"] is None:
-        return values
-    return values | {"kv_dtype": declared_cache(values["model_path"])}
 
 
 def _with_clients_of_a_job(values: dict[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.answers import readers
+from perfmodel.answers.advice.checkpoint_cache import with_cache_of_checkpoint
 from perfmodel.answers.advice.draft_lengths import (
     DEFAULT_HYSTERESIS,
     MAX_BATCH,
@@ -98,6 +99,11 @@ class ScheduleQuery(Options):
     )
     draft_path: arg.DraftPath = argument(default=None)
     model_path: arg.ModelPath = argument(default=None)
+
+    @classmethod
+    def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
+        """The arguments with the cache format of the checkpoint, if the question states none."""
+        return super().settled(with_cache_of_checkpoint(values))
 
     def check(self) -> None:
         super().check()

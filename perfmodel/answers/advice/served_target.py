@@ -27,6 +27,7 @@ from perfmodel.specs.models.checkpoints import alike, checkpoint, main_format, n
 from perfmodel.specs.models.gguf_names import gguf_repository
 from perfmodel.specs.models.mlx import converted_name
 from perfmodel.specs.models.recurrent_kinds import STATE_FORMATS
+from perfmodel.specs.models.stored_formats import stored_formats
 from perfmodel.speculation import DEFAULT_MAX_GAMMA, Scenario
 from perfmodel.speculation.confidence import best_stop, ideal_stop
 
@@ -54,9 +55,22 @@ def served_with(question: Any, scenario: Scenario, named: str | None) -> tuple[S
         served = replace(served, model_id=converted_name(served.model_id, scenario.precision.weights.name))
     elif question.model_path is None and served.file is None and served.weights != "bf16":
         served = _in_its_format(served, scenario)
+    elif question.model_path is not None:
+        served = _as_stored(served, question.model_path, scenario)
     if served.model_id is None and served.file is None:
         served = _unnamed(served)
     return served, draft_path
+
+
+def _as_stored(served: ServedTarget, path: str, scenario: Scenario) -> ServedTarget:
+    """The target with the weight format of the user's checkpoint, if that is known and is not the predicted
+    one. Engines quantise a checkpoint with 16 bits when they load it.
+    """
+    stored = stored_formats(path)
+    predicted = scenario.precision.weights.name
+    if stored is None or stored.weights in ("bf16", predicted) or served.weights != predicted:
+        return served
+    return replace(served, checkpoint=stored.weights)
 
 
 def _unnamed(served: ServedTarget) -> ServedTarget:

@@ -26,11 +26,3 @@ class Checkpoint:
 def listed_checkpoints() -> tuple[Checkpoint, ...]:
     """The rows of ``models/checkpoints.csv``."""
     return read_rows(data_folder("models") / "checkpoints.csv", Checkpoint)
-
-
-def declared_cache(repository: str) -> str | None:
-    """The format of the KV cache that a listed checkpoint declares. The result is None for a repository that
-    is not listed, and for a 16-bit cache.
-    """
-    row = next((row for row in listed_checkpoints() if row.checkpoint == repository), None)
-    return None if row is None or row.kv_dtype == "bf16" else row.kv_dtype
