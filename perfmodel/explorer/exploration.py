@@ -120,10 +120,14 @@ class Exploration(Grid):
             yield replace(group, tp=(_degree(group),))
 
     def doubts(self) -> tuple[str, ...]:
-        """See `Grid.doubts`."""
-        if self.tp is not None:
-            return super().doubts()
-        return tuple(dict.fromkeys(note for group in self.groups() for note in group.doubts()))
+        """See `Grid.doubts`. A warning about "the draft" names it, because a page has several drafts."""
+        drafts_of: dict[str, dict[str, None]] = {}
+        for query, note in itertools.chain.from_iterable(group.noted() for group in self.groups()):
+            name = query.draft_kv if query.draft in (None, "self") else query.draft
+            drafts_of.setdefault(note, {})[str(name)] = None
+        return tuple(
+            note.replace("the draft", f"the draft {', '.join(names)}", 1) for note, names in drafts_of.items()
+        )
 
     @property
     def points(self) -> int:
@@ -135,14 +139,17 @@ class Exploration(Grid):
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The arguments, with batches and contexts sorted and without duplicates, and with the KV methods of
-        the draft.
+        the draft. A stated KV method asks for the self-draft, if no draft is stated.
         """
         axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
         methods_of = values["draft_kv"]
+        draft = values["draft"]
         if methods_of is None:
-            kind = drafts.spelled((values["draft"] or "self").partition(":")[0])
+            kind = drafts.spelled((draft or "self").partition(":")[0])
             methods_of = SPARSE if kind == "self" else ("full",)
-        return super().settled(values | axes | {"draft_kv": methods_of})
+        elif draft is None:
+            draft = "self"
+        return super().settled(values | axes | {"draft": draft, "draft_kv": methods_of})
 
 
 def _degree(group: Exploration) -> int:

@@ -141,7 +141,7 @@ function drawMap(cells) {
     set(colour, { fill: `rgb(${rgb})`, stroke: `rgb(${rgb})` });
     const [low, high] = (cell.gamma && surface.interval(cell.speedup, state.alpha, b, c, cell.gamma)) || [2, 2];
     const sure = low > 1 || high <= 1 ? "none" : "url(#unsure)";
-    set(hatch, { fill: surface.fits(b, c, cell.gamma) ? sure : "url(#hatch)" });
+    set(hatch, { fill: runs(surface, b, c, cell.gamma) ? sure : "url(#hatch)" });
     if (text === null) return;
     text.textContent = shown === "speedup" ? cell.drafting.toFixed(2) : shown === "gamma" ? String(cell.gamma) : "";
     text.style.fill = isDark(rgb) ? "#ffffff" : "#000000";

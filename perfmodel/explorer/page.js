@@ -69,8 +69,9 @@ function read(cells, b, c, inflection) {
   const published = kase.published[c];
   element("published").hidden = published === null;
   if (published) element("published-text").textContent = `Published alpha here: ${published[0].toFixed(2)} (${published[1]}).`;
-  element("command").textContent = `perfmodel whatif ${kase.flags} --batch ${batch} --context ${context} `
+  const command = `perfmodel whatif ${kase.flags} --batch ${batch} --context ${context} `
     + `--gamma ${state.gamma ?? "auto"} --alpha ${alpha}`;
+  element("command").replaceChildren(...command.split(" ").flatMap((word) => [make("span", {}, word), " "]).slice(0, -1));
   map.setAttribute("aria-label", `Map of speedup over batch and context. At batch ${batch}, context ${context}: ${times(speedup)}.`);
 }
 
@@ -94,6 +95,11 @@ function memoryText(b, c, gamma) {
 function exceeded(kase, context, gamma) {
   const models = Object.entries(kase.max_context);
   return (gamma ? models : models.slice(0, 1)).filter(([, most]) => context + gamma + 1 > most);
+}
+
+/** Whether a cell fits in memory and in the models' contexts. */
+function runs(surface, b, c, gamma) {
+  return surface.fits(b, c, gamma) && !exceeded(surface.case, content.context[c], gamma).length;
 }
 
 function notes(b, c, gamma) {
@@ -327,8 +333,7 @@ function listen() {
 function bestCell(surface) {
   let most = { speedup: 0, b: 0, c: 0 };
   surface.map(state.alpha, state.gamma).forEach((row, b) => row.forEach(({ speedup, gamma }, c) => {
-    const runs = surface.fits(b, c, gamma) && !exceeded(surface.case, content.context[c], gamma).length;
-    if (runs && speedup > most.speedup) most = { speedup, b, c };
+    if (runs(surface, b, c, gamma) && speedup > most.speedup) most = { speedup, b, c };
   }));
   return most;
 }

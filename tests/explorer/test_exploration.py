@@ -54,6 +54,15 @@ def test_what_a_page_with_sliders_cannot_show_is_refused(given: dict[str, str], 
     refused(words, Exploration, "llama-3.1-8b", "h100", **given)
 
 
+def test_a_warning_about_the_draft_names_it() -> None:
+    question = Exploration(
+        "llama-3.1-8b", "h100", batch="1", context="2k", draft_kv="streamingllm:512,snapkv:4k"
+    )
+    no_engine, budget = question.doubts()
+    assert no_engine.startswith("this engine cannot run the draft streamingllm:512, snapkv:4k: no engine yet")
+    assert budget.endswith("the draft snapkv:4k reads the full cache")
+
+
 def test_a_self_draft_in_any_spelling_is_named_by_its_method() -> None:
     def methods_of(draft: str) -> list[str]:
         question = Exploration(

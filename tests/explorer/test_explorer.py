@@ -66,6 +66,7 @@ def test_what_is_named_cannot_end_the_payload() -> None:
         ({"draft": "ngram"}, ["ngram", "eagle3"]),
         ({"draft": "suffix"}, ["suffix", "eagle3", "ngram"]),
         ({"draft": "self", "draft_kv": "quest:1k"}, ["quest:1k", "eagle3", "ngram"]),
+        ({"draft_kv": "quest:1k"}, ["quest:1k", "eagle3", "ngram"]),
         (
             {"draft": "eagle3", "draft_kv": "full,streamingllm:512"},
             ["eagle3", "eagle3, streamingllm:512", "ngram"],

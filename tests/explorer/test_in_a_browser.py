@@ -190,17 +190,22 @@ class TestInABrowser:
         assert [url for url in opened.requests if not url.endswith("/page.html")] == []
         assert opened.run("document.documentElement.scrollWidth <= window.innerWidth")
 
-    def test_it_opens_where_speculation_pays_with_a_draft_that_an_engine_runs(self, opened: Browser) -> None:
-        assert float(opened.text("speedup").removesuffix("x")) > 1.0
-        facts = dict(zip(opened.texts("#facts dt"), opened.texts("#facts dd"), strict=True))
+    def test_it_opens_where_speculation_pays_with_a_draft_that_an_engine_runs(
+        self, browser: Browser, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "drafts.html"
+        assert cli.run(["explore", "-m", "llama-3.1-8b", "--hardware", "a100", "-o", str(path)]) == 0
+        browser.open(path)
+        assert float(browser.text("speedup").removesuffix("x")) > 1.0
+        facts = dict(zip(browser.texts("#facts dt"), browser.texts("#facts dd"), strict=True))
         assert facts["runs in"].startswith("vLLM >=")
-        assert "vocabulary" not in opened.text("notes")
-        assert "beyond" not in opened.text("notes")  # the context is one that the models have
-        assert "" not in opened.texts("#cell-texts text")  # grey cells have their number
-        select(opened, "method", "streamingllm:512")
+        assert "vocabulary" not in browser.text("notes")
+        assert "beyond" not in browser.text("notes")  # the context is one that the models have
+        assert "" not in browser.texts("#cell-texts text")  # grey cells have their number
+        select(browser, "method", "streamingllm:512")
         slider = "document.getElementById('gamma')"
-        opened.run(f"{slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
-        assert "no engine runs this draft" in opened.text("notes")
+        browser.run(f"{slider}.value = 2; {slider}.dispatchEvent(new Event('input'))")
+        assert "no engine runs this draft" in browser.text("notes")
 
     def test_it_opens_on_the_draft_that_was_asked_for(self, browser: Browser, tmp_path: Path) -> None:
         path = tmp_path / "ngram.html"
@@ -214,6 +219,24 @@ class TestInABrowser:
         assert facts["cost ratios"].startswith("draft/target 0.00, ")
         assert "0 draft steps per iteration" in browser.text("breakdown-at")
         assert set(browser.texts("#terms td:nth-child(3), #totals td:nth-child(3)")) == {"0 us", ""}
+
+    def test_it_opens_on_the_kv_method_that_was_asked_for(self, opened: Browser) -> None:
+        assert "draft: the target itself, streamingllm:512;" in opened.text("subject")
+
+    def test_a_cell_beyond_the_context_of_the_model_is_hatched(self, opened: Browser) -> None:
+        select(opened, "model", "qwen3-30b-a3b")
+        fills = opened.run("state.cells[0].map(({ hatch }) => hatch.getAttribute('fill'))")
+        assert opened.run("content.context") == [2048, 32000, 102400]
+        assert [fill == "url(#hatch)" for fill in fills] == [False, False, True]
+        assert opened.run("state.surface.fits(0, 2, 1)")
+
+    def test_a_flag_of_the_command_is_on_one_line(self, browser: Browser, tmp_path: Path) -> None:
+        path = tmp_path / "narrow.html"
+        written(path)
+        browser.open(path, width=390)
+        lines = browser.run("[...document.querySelectorAll('#command span')].map((e) => e.offsetHeight)")
+        assert len(lines) > 10
+        assert len(set(lines)) == 1
 
     def test_a_button_copies_the_command(self, opened: Browser) -> None:
         opened.run("document.getElementById('copy').click()")

@@ -93,8 +93,11 @@ class Grid(Options):
 
     def doubts(self) -> tuple[str, ...]:
         """The warnings about all cases at batch 1 and their longest context. No warning is repeated."""
-        notes: dict[str, None] = {}
+        return tuple(dict.fromkeys(note for _, note in self.noted()))
+
+    def noted(self) -> Iterator[tuple[Query, str]]:
+        """The question of each case with each of its warnings."""
         for query, contexts, scenario in self.resolved():
             gamma = 1 if query.gamma is None else query.gamma
-            notes |= dict.fromkeys(doubts(query, scenario, 1.0, max(contexts), gamma))
-        return tuple(notes)
+            for note in doubts(query, scenario, 1.0, max(contexts), gamma):
+                yield query, note
