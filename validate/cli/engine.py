@@ -40,7 +40,7 @@ def engine(question: EngineQuestion, out: Out = None) -> None:
         path, engine, version = drive(question, question.url)
         click.echo(f"record: {path}")
         return calibrate(question, question.query(), (str(path), *files), engine, version, out)
-    pasted = pasted_of(files, question.hardware)
+    pasted = pasted_of(question, files)
     if pasted is not None:
         return describe(question, *pasted, out)
     calibrate(question, question.query(), files, question.engine, question.version, out)

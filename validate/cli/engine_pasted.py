@@ -8,7 +8,7 @@ from perfmodel.cli.output import say
 from perfmodel.errors import InputError, one_line, refuse
 from perfmodel.validate.cli.engine_calibration import calibrate
 from perfmodel.validate.cli.engine_question import EngineQuestion
-from perfmodel.validate.cli.engine_watch import compare_cache, watch
+from perfmodel.validate.cli.engine_watch import compare_cache, further_flags, watch
 from perfmodel.validate.engine.compared import (
     ComparedStep,
     compared,
@@ -28,7 +28,7 @@ from perfmodel.validate.engine.sources import BenchFile, sources_of
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 
 
-def pasted_of(files: tuple[str, ...], hardware: str) -> tuple[PastedText, GivenFacts] | None:
+def pasted_of(q: EngineQuestion, files: tuple[str, ...]) -> tuple[PastedText, GivenFacts] | None:
     """The text to compare with predictions: standard input, or a single file of printed text or counters.
     None for other files, to which a calibration is fitted.
     """
@@ -36,12 +36,25 @@ def pasted_of(files: tuple[str, ...], hardware: str) -> tuple[PastedText, GivenF
         if len(files) > 1:
             raise refuse("--from", None, "- alone, or files", " ".join(files))
         place = BenchFile.parse(files[0])[0]
-        return recognised(*page_of(read_place(STANDARD_INPUT)), hardware), place.facts
+        page = page_of(read_place(STANDARD_INPUT))
+        return recognised(*page, q.hardware, _given(q, place.facts)), place.facts
     places = sources_of(files)
     if len(places) != 1 or places[0].path.suffix in (".json", ".jsonl", ".yaml", ".yml"):
         return None
-    pasted = recognised(*read_place(str(places[0].path)), hardware)
-    return pasted, places[0].facts
+    (place,) = places
+    pasted = recognised(*read_place(str(place.path)), q.hardware, _given(q, place.facts))
+    return pasted, place.facts
+
+
+def _given(q: EngineQuestion, facts: GivenFacts) -> dict[str, str]:
+    """The user's flags for the question about a pasted command."""
+    words = further_flags(q.query_of_engine())
+    flags = dict(zip(words[::2], words[1::2], strict=True))
+    if (context := facts.input or q.mean_context) is not None:
+        flags["--context"] = f"{context:.0f}"
+    if facts.batch is not None:
+        flags["--batch"] = f"{facts.batch:.0f}"
+    return flags
 
 
 def describe(q: EngineQuestion, pasted: PastedText, facts: GivenFacts, out: Path | None) -> None:
@@ -55,6 +68,8 @@ def describe(q: EngineQuestion, pasted: PastedText, facts: GivenFacts, out: Path
         return compare_cache(q, pasted.text)
     query = q.query_of_engine(pasted.engine)
     timings = _compare_steps(q, query, pasted, facts)
+    if not timings:
+        return say("missing for a calibration: outputs with their times")
     try:
         check_enough(*usable(timings))
     except InputError as error:

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -15,8 +15,8 @@ from perfmodel.validate.engine.drafting_words import stops_early
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
-from perfmodel.validate.engine.serve_command import question_of, slowed_by, to_be_stated
-from perfmodel.validate.engine.text import NamedText, is_json, parse_objects, plain
+from perfmodel.validate.engine.serve_command import NO_FLAGS, question_of, slowed_by, to_be_stated
+from perfmodel.validate.engine.text import NamedText, ends_early, is_json, parse_objects, plain
 from perfmodel.validate.engine.timing import GivenFacts, MissingFact, Timing
 
 STANDARD_INPUT = "-"
@@ -91,10 +91,13 @@ def read_place(place: str) -> NamedText:
     return NamedText(STANDARD_INPUT, plain(text))
 
 
-def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
+def recognised(
+    where: str, text: str, hardware: str = "DEVICE", given: Mapping[str, str] = NO_FLAGS
+) -> PastedText:
     """Recognises a text. Raises InputError, which names the known formats.
 
-    - hardware: the device in the question that is printed if the text is the command of a server.
+    - hardware, given: the device and the user's flags in the question that is printed if the text is the
+      command of a server.
     """
     form = form_of(text)
     if form is not None:
@@ -109,7 +112,7 @@ def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
         return PastedText(where, text, "throughput of a server without drafts", "", "counters")
     if printed_cache_tokens(text) is not None:
         return PastedText(where, text, TITLE, "", "cache size")
-    if asked := question_of(text, hardware):
+    if asked := question_of(text, hardware, given):
         why = "is the command of a server, without times"
         slow = slowed_by(text)
         slower = f"; the server is slower than predicted: {'; '.join(slow)}" if slow else ""
@@ -120,12 +123,16 @@ def recognised(where: str, text: str, hardware: str = "DEVICE") -> PastedText:
 
 
 def _json_format(where: str, text: str) -> BenchFormat | None:
-    """The format of the JSON objects in a text; None for any other text."""
+    """The format of the JSON objects in a text; None for any other text. Raises InputError if the end of the
+    JSON is missing.
+    """
     if not is_json(text):
         return None
     try:
         return format_of(parse_objects(where, text))
     except (InputError, json.JSONDecodeError):
+        if ends_early(text):
+            raise
         return None
 
 

@@ -5,7 +5,7 @@ server slow.
 import json
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise, takewhile
 
 from perfmodel.answers.point.foreign_flags import instead_of
@@ -109,35 +109,48 @@ them.
 """
 
 
-def question_of(text: str, hardware: str = "DEVICE") -> str | None:
+EVERY_QUESTION = {"--engine": "", "--batch": "1", "--context": "8k"}
+"""Flags of every question, which are its last ones, and their values if nobody states them."""
+NO_FLAGS: Mapping[str, str] = {}
+
+
+def question_of(text: str, hardware: str = "DEVICE", given: Mapping[str, str] = NO_FLAGS) -> str | None:
     """The command line of a question about a server, translated from the command that starts the server, or
     from its declaration in YAML or Python. None for any other text.
+
+    - given: flags of the question, with their values, that the user gave. They are used where the command
+      states no value.
     """
     command = ServerCommand.of(as_command(_WINDOWS.sub(lambda path: path[0].replace("\\", "/"), text)))
     if command is None:
         return None
     try:
         words = shlex.split(command.options.replace("\\\n", " "))
-        return _question(command, [*takewhile(lambda word: word not in _NEXT_COMMAND, words)], hardware)
+        options = [*takewhile(lambda word: word not in _NEXT_COMMAND, words)]
+        return _question(command, options, {"--hardware": hardware}, given)
     except ValueError:  # an open quote, or a configuration that is no JSON
         return None
 
 
-def _question(command: ServerCommand, options: list[str], hardware: str) -> str | None:
+def _question(
+    command: ServerCommand, options: list[str], flags: dict[str, str], given: Mapping[str, str]
+) -> str | None:
     """The command line of the question; None for the name of an image without a model. Raises ValueError for
     a configuration that is no JSON.
 
     - options: the words after the program.
+    - flags: the flag of the device.
+    - given: see `question_of`.
     """
-    flags = {"--hardware": hardware}
     has_model = command.program.model_first and options and not options[0].startswith("-")
     if has_model and not options[0].endswith(":"):
         flags |= dict(_file("--model", options[0]))
     flags |= dict(_flags(options))
-    if "--gpu-layers" in flags or "--cpu-moe" in flags:
+    flags |= {name: value for name, value in given.items() if name not in {*flags, *EVERY_QUESTION}}
+    if ("--gpu-layers" in flags or "--cpu-moe" in flags) and "--host-bandwidth" not in flags:
         flags |= _example("--host-bandwidth")
-    version = f"{VERSION_SEPARATOR}{command.version}" if command.version else ""
-    flags |= {"--engine": f"{command.program.engine}{version}", "--batch": "1", "--context": "8k"}
+    flags |= EVERY_QUESTION | {name: given[name] for name in EVERY_QUESTION if name in given}
+    flags |= {"--engine": _engine(command, given)}
     if command.program.is_image and "--model" not in flags:
         return None
     verb = "whatif"
@@ -147,6 +160,15 @@ def _question(command: ServerCommand, options: list[str], hardware: str) -> str 
         flags |= {"--given": tree} | _example("--rates")
     words = [word for pair in flags.items() for word in pair]
     return shlex.join(["perfmodel", verb, *words])
+
+
+def _engine(command: ServerCommand, given: Mapping[str, str]) -> str:
+    """The engine, with the version that the command or else the user states."""
+    engine = command.program.engine
+    if command.version:
+        return f"{engine}{VERSION_SEPARATOR}{command.version}"
+    of_user = given.get("--engine", "")
+    return of_user if of_user.partition(VERSION_SEPARATOR)[0] == engine else engine
 
 
 def slowed_by(text: str) -> list[str]:
@@ -165,7 +187,7 @@ def to_be_stated(text: str, asked: str) -> list[str]:
     examples = [
         f"{flag} {value} is an example: give the {meaning}"
         for flag, (value, meaning) in EXAMPLES.items()
-        if flag in words
+        if (flag, value) in pairwise(words)
     ]
     given = {flag for flag, value in _pairs(as_command(text).split()) if value != "0"}
     missing = [f"{flag} ({instead_of(flag)})" for flag in LEFT_OUT if flag in given]

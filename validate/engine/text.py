@@ -17,8 +17,8 @@ MAX_COUNT = 1e18
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r(?=\n)")
 """A control sequence of a terminal, or the carriage return of a line end of Windows."""
 _JSON = re.compile(r"\s*(?:\{|\[\s*[\[{\]])")
-_WITH_COMMA = re.compile(r"(?<![\d.,])(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})(?![\d,.])")
-"""A number such as 1.201,33."""
+_WITH_COMMA = re.compile(r"(?<![\d.,])(?:(\d{1,3}(?:\.\d{3})+|\d+),(\d{1,2})|(0),(\d+))(?![\d,.])")
+"""A number such as 1.201,33 or 0,58974."""
 _WITH_POINT = re.compile(r"\d\.\d")
 """A number with a decimal point. The commas of a cell with such a number are not decimal commas."""
 _LIST = re.compile(r"\{|[\[(]\s*\d+\s*,\s*\d+\s*[,\])]")
@@ -29,6 +29,8 @@ _HEAD = re.compile(r"(?=.*[A-Za-z])\D.*[^:]|[A-Za-z]")
 """A cell that can be part of the heading of a table."""
 _BETWEEN_CELLS = (re.compile(r"\t"), re.compile(r","), re.compile(r";"), re.compile(r"\s{2,}"))
 """Separators of the cells in tables without bars."""
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)')
+"""A string in JSON. The last one can lack its end."""
 _FENCE = re.compile(r"^[ \t>]*```.*\n?", re.M)
 _PREFIXES = (
     # a quotation
@@ -181,8 +183,13 @@ def _with_points(line: str) -> str:
 
 
 def _cell_with_points(cell: str) -> str:
-    converted = _WITH_COMMA.sub(lambda number: f"{number[1].replace('.', '')}.{number[2]}", cell)
+    converted = _WITH_COMMA.sub(_with_point, cell)
     return cell if _WITH_POINT.search(_WITH_COMMA.sub("", cell)) else converted
+
+
+def _with_point(number: re.Match[str]) -> str:
+    whole, decimals = number[1] or number[3], number[2] or number[4]
+    return f"{whole.replace('.', '')}.{decimals}"
 
 
 def is_json(text: str) -> bool:
@@ -197,12 +204,20 @@ def parse_objects(where: str, text: str) -> list[dict[str, Any]]:
     except RecursionError:
         raise InputError(f"{where}: must not be nested so deeply") from None
     except ValueError:
+        if ends_early(text):
+            raise InputError(f"{where}: ends in the middle of a JSON object: paste all of it") from None
         lines = [(n, line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
         data = [parse_json(f"{where}: line {n}", line) for n, line in lines]
     objects = data if isinstance(data, list) else [data]
     if not objects or not all(isinstance(item, dict) for item in objects):
         raise InputError(f"{where}: must hold JSON objects, one for each request")
     return objects
+
+
+def ends_early(text: str) -> bool:
+    """Whether a text opens more brackets than it closes, as JSON does if its end is missing."""
+    bare = _STRING.sub("", text)
+    return sum(map(bare.count, "{[")) > sum(map(bare.count, "}]"))
 
 
 def floats(words: Iterable[str]) -> list[float]:

@@ -76,7 +76,10 @@ def drift(query: Query, served: ServedCounts, expected: Acceptance | None = None
         lines.append(f"K = {served.gamma} is the best length, or less than {TOLERANCE:.0%} slower: {good}")
     if not holds:
         faster = f"K = {best} ({by_length[best]:.2f}x)" if best else "no speculation"
-        lines.append(f"change: {faster} is faster than K = {served.gamma} ({speedup:.2f}x)")
+        change = f"change: {faster} is faster than K = {served.gamma} ({speedup:.2f}x)"
+        if best > served.gamma:
+            change += f"; the acceptance of tokens beyond the first {served.gamma} is assumed"
+        lines.append(change)
     return Drift(tuple(lines), holds, best)
 
 
@@ -149,7 +152,11 @@ def command(query: Query, last: ServedCounts, extra: Sequence[str]) -> str:
 
     - extra: further flags of the question.
     """
-    rates = "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix or (last.acceptance.tail,))
     words = ["perfmodel", "schedule", "--model", query.model, "--hardware", query.hardware]
-    words += ["--draft", query.draft or "self", "--rate", rates, "--context", f"{last.context:.0f}", *extra]
-    return shlex.join(words)
+    words += ["--draft", query.draft or "self"]
+    if last.acceptance.prefix:
+        words += ["--rate", "/".join(f"{rate:.3g}" for rate in last.acceptance.prefix)]
+    else:
+        gained = float(last.acceptance.tokens_per_iteration(last.gamma))
+        words += ["--tokens-per-iteration", f"{gained:.3g}", "--gamma", f"{last.gamma}"]
+    return shlex.join([*words, "--context", f"{last.context:.0f}", *extra])

@@ -197,7 +197,8 @@ NO_COUNT = r"spec_decode_num_acc\w+ position 2: must be a finite count"
         *(("sglang", text, "must hold JSON objects") for text in ("[1, 2]", '"x"', "", "[]")),
         ("sglang", '{"meta_info": 3}', "must hold accept_length"),
         ("sglang", '[{"accept_length": 2}, {"spec_verify_ct": 1}]', "must hold accept_length"),
-        ("sglang", '{"a": 1}\n{"a": ', "line 2: must be valid JSON"),
+        ("sglang", '{"a": 1}\n{"a": x}', "line 2: must be valid JSON"),
+        ("sglang", '{"a": 1}\n{"a": ', "ends in the middle of a JSON object"),
         ("sglang", DEEP, "nested so deeply"),
         ("sglang", '{"accept_length": 4.5}', r"gamma \+ 1 = 4"),
         *(

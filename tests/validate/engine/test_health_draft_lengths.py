@@ -62,6 +62,18 @@ def test_at_most_two_positions_more_than_were_counted_are_recommended(tmp_path, 
     assert changes is not None, out
     assert (changes[1], changes[3]) == ("7", "5")
     assert float(changes[2]) > float(changes[4]) > 1
+    assert f"{changes[0]}; the acceptance of tokens beyond the first 5 is assumed" in out
+
+
+def test_the_next_command_recommends_the_length_of_the_change(tmp_path, capsys) -> None:
+    """The log counts 2.35 tokens of 3 drafted, and no position."""
+    log = sglang_log(2.35, 0.59).replace("running-req: 4", "running-req: 1").replace("400.00", "150.00")
+    _, out = watched(tmp_path, capsys, log, "--engine", "sglang")
+    changes = re.search(r"change: K = (\d+) ", out)
+    assert changes is not None, out
+    assert run([*out.partition("run instead: perfmodel ")[2].split(), "--max-batch", "1"]) == 0
+    schedule = capsys.readouterr().out
+    assert re.search(rf"1-1 +{changes[1]} ", schedule), schedule
 
 
 def test_the_next_command_has_every_flag_of_the_question(tmp_path, capsys) -> None:

@@ -118,7 +118,7 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
     [
         ("mtp_bench", ("", ""), r"-: input: must be stated, as in --from -,input=N"),
         ("mtp_bench", ("acc= 128", "acc= 999"), r"acc"),
-        ("llama_server_log", (" eval time", " x"), r"eval time: must stand beside the acceptance"),
+        ("llama_server_log", ("    eval time", "    x"), r"eval time: must stand beside the acceptance"),
         ("llama_server_log", ("259 generated", "100 generated"), r"at most the 100 generated tokens"),
         ("llama_server_log", ("0.805, 0.632", "0.632, 0.805"), r"rates from 0 to 1 that do not rise"),
         ("llama_bench", ("120.60", "x"), r"t/s of tg128"),

@@ -120,6 +120,31 @@ def test_flags_that_slow_a_server_are_named(flag: str, says: str) -> None:
     assert words.startswith(says) if says else not words
 
 
+def test_the_question_has_what_the_user_gave_where_the_command_states_nothing(tmp_path, capsys) -> None:
+    path = tmp_path / "command.txt"
+    ask = ["validate", "engine", "--model", "qwen3-32b", "--hardware", "h100", "--from", f"{path},batch=4"]
+    ask += ["--context", "1k", "--tp", "2", "--weights", "fp8", "--engine", "vllm@0.20.1"]
+    for command, tp, engine in (
+        ("vllm serve Q/W", 2, "vllm@0.20.1"),
+        ("vllm serve Q/W -tp 8", 8, "vllm@0.20.1"),
+        ("docker run vllm/vllm-openai:v0.27.1 --model Q/W", 2, "vllm@0.27.1"),
+        ("sglang serve --model-path Q/W", 2, "sglang"),
+    ):
+        path.write_text(command)
+        assert run(ask) == 2
+        question = capsys.readouterr().err.partition("or ask: perfmodel whatif ")[2].split()
+        flags = dict(zip(question[::2], question[1::2], strict=True))
+        assert flags == {
+            "--hardware": "h100",
+            "--model": "Q/W",
+            "--tp": str(tp),
+            "--weights": "fp8",
+            "--engine": engine,
+            "--batch": "4",
+            "--context": "1024",
+        }
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [

@@ -137,10 +137,11 @@ def test_lengths_up_to_sixteen_are_compared() -> None:
     refused("--gamma: must be at most 16", drift, query, replace(served, gamma=17))
 
 
-def test_a_server_that_counts_no_positions_is_asked_for_with_its_one_rate() -> None:
-    counted = ServedCounts(3, Acceptance.from_alpha(0.71), 1538.0, None)
+def test_a_server_that_counts_no_positions_is_asked_for_with_its_tokens_per_iteration() -> None:
+    """1 + 0.5 + 0.25 + 0.125 tokens."""
+    counted = ServedCounts(3, Acceptance.from_alpha(0.5), 1538.0, None)
     line = command(Query("m", "h100", 1, 1), counted, ["--tp", "2"])
-    assert line.endswith("--draft self --rate 0.71 --context 1538 --tp 2")
+    assert line.endswith("--draft self --tokens-per-iteration 1.88 --gamma 3 --context 1538 --tp 2")
 
 
 def vllm_lines(*running: int) -> str:

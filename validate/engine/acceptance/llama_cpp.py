@@ -6,6 +6,7 @@ more.
 """
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -21,15 +22,21 @@ from perfmodel.validate.engine.acceptance.counters import (
 )
 from perfmodel.validate.engine.formats.fields import value_at
 from perfmodel.validate.engine.pastes.llama_server_log import LoggedAnswer, logged
-from perfmodel.validate.engine.text import is_count, is_json, parse_objects
+from perfmodel.validate.engine.text import floats, is_count, is_json, parse_objects
 from perfmodel.validate.engine.timing import drafted_length
 
 EARLY = 0.08
 """Largest difference of the mean draft from the full length, as a share of the full length."""
-WORDS = ('"draft_n_accepted"', "draft acceptance")
+WORDS = ('"draft_n_accepted"', "draft acceptance", "#acc tokens")
 CONVENTION = "llama.cpp timings: predicted_n and draft_n_accepted, iterations being what is left"
 POSITIONS = "llama.cpp log: acceptance rate per position over all drafts (survival)"
 LOGGED = "llama.cpp log: accepted tokens, and tokens of outputs; iterations are the rest"
+TOTALS = "llama.cpp log: accepted tokens over drafts, since the start of the server"
+_TOTALS = re.compile(
+    r"statistics +(?P<kind>[\w-]+): .*?#gen drafts *= *(?P<drafts>\d+),.*?#gen tokens *= *(?P<drafted>\d+),"
+    r" *#acc tokens *= *(?P<accepted>\d+)"
+)
+"""A line with the totals of a kind of draft since the start of the server."""
 
 
 class AnswerCounts(NamedTuple):
@@ -60,7 +67,7 @@ def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
     (``--draft-p-min``).
     """
     if not is_json(text):
-        return _of_log(where, logged(where, text), subject)
+        return _of_log(where, text, subject)
     counts = []
     prompts = []
     for answer in parse_objects(where, text):
@@ -91,16 +98,20 @@ def draft_length(text: str) -> int | None:
     """The draft length that follows from the counts of a log; None if it has no counts."""
     answers = [answer for answer in logged("log", text) if answer.drafts and answer.iterations]
     if not answers:
-        return None
+        totals = _totals(text)
+        return None if totals is None else drafted_length(totals.drafted / totals.iterations)
     if any(answer.rates for answer in answers):
         return max(len(answer.rates) for answer in answers)
     drafted = sum(answer.drafts.drafted for answer in answers if answer.drafts)
     return drafted_length(drafted / sum(answer.iterations or 0.0 for answer in answers))
 
 
-def _of_log(where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubject) -> CountedText:
+def _of_log(where: str, text: str, subject: AcceptanceSubject) -> CountedText:
     """The rates by position if the log prints them, and otherwise one constant rate. Raises InputError."""
-    drafting = [answer for answer in answers if answer.drafts and answer.drafts.drafted]
+    drafting = [answer for answer in logged(where, text) if answer.drafts and answer.drafts.drafted]
+    totals = _totals(text)
+    if totals is not None and not any(answer.decoding or answer.rates for answer in drafting):
+        return CountedText([Counted(_alpha(where, subject.gamma, [totals]), None)], TOTALS)
     if not drafting:
         raise counts_no_draft(where)
     contexts = Contexts.of_requests(
@@ -111,6 +122,17 @@ def _of_log(where: str, answers: Sequence[LoggedAnswer], subject: AcceptanceSubj
         return CountedText([Counted(_by_position(where, drafting), contexts)], POSITIONS)
     counts = [_logged_counts(where, answer) for answer in drafting]
     return CountedText([Counted(_alpha(where, subject.gamma, counts), contexts)], LOGGED)
+
+
+def _totals(text: str) -> AnswerCounts | None:
+    """The latest totals of the server's draft. None if no line states them, if nothing was drafted, or for
+    kinds of draft that take turns.
+    """
+    lines = list(_TOTALS.finditer(text))
+    if len({line["kind"] for line in lines}) != 1:
+        return None
+    drafts, drafted, accepted = floats(lines[-1].group("drafts", "drafted", "accepted"))
+    return AnswerCounts(drafts + accepted, drafted, accepted) if drafts else None
 
 
 def _logged_counts(where: str, answer: LoggedAnswer) -> AnswerCounts:

@@ -17,8 +17,8 @@ from perfmodel.validate.engine.acceptance.contexts import Contexts, octaves
 from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Counted, CountedText
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.acceptance.sglang_lengths import agree, draft_length
-from perfmodel.validate.engine.acceptance.sglang_log import has_log_lines, log_lines
-from perfmodel.validate.engine.text import is_count, parse_objects
+from perfmodel.validate.engine.acceptance.sglang_log import damaged_figures, has_log_lines, log_lines
+from perfmodel.validate.engine.text import MAX_COUNT, is_count, parse_objects
 
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
@@ -118,8 +118,9 @@ def _logged(where: str, text: str, gamma: int, whole: bool) -> list[tuple[float,
     - whole: whether all lines form one group.
     """
     lines = log_lines(text)
-    if not all(line.is_finite for line in lines):
-        raise refuse(where, "accept len", "a finite number, 0 or more, in each line", "others")
+    if damaged := damaged_figures(text):
+        figures = "#running-req, #token, accept len and accept rate of a line"
+        raise refuse(where, figures, f"numbers from 0 to {MAX_COUNT:g}", damaged)
     if not agree(lines, gamma):
         logged = draft_length(text)
         allowed = "the draft length of" if logged is None else f"{logged}, the draft length of"

@@ -10,9 +10,11 @@ from perfmodel.validate.engine.acceptance.prometheus import samples
 from perfmodel.validate.engine.text import floats, is_count
 
 _LINE = re.compile(
-    r"Decode batch.*?#running-req: (\d+),(?:.*?#(?:full )?token: (\d+))?.*?accept len: ([\d.]+)"
-    r"(?:, accept rate: ([\d.]+))?"
+    r"Decode batch.*?#running-req: (\d+),(?:.*?#(?:full )?token: (\d+))?.*?"
+    r"accept len: ([\d.]+(?=,)|\d+\.\d\d$)(?:, accept rate: ([\d.]+))?",
+    re.M,
 )
+"""A log line. A line that was cut off in its accept length, which has two decimals, is left out."""
 
 
 class LogLine(NamedTuple):
@@ -42,7 +44,19 @@ def has_log_lines(text: str) -> bool:
 
 def log_lines(text: str) -> list[LogLine]:
     """The log lines in a text."""
-    return [LogLine(*floats(word or "0" for word in words)) for words in _LINE.findall(text)]
+    return [_figures(line) for line in _LINE.finditer(text)]
+
+
+def damaged_figures(text: str) -> str | None:
+    """The figures of the first log line with an implausible one, as printed; None if all are plausible."""
+    for line in _LINE.finditer(text):
+        if not _figures(line).is_finite:
+            return " ".join(filter(None, line.groups()))
+    return None
+
+
+def _figures(line: re.Match[str]) -> LogLine:
+    return LogLine(*floats(word or "0" for word in line.groups()))
 
 
 def gauges_as_lines(text: str) -> list[LogLine]:

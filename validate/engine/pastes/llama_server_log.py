@@ -29,13 +29,13 @@ from perfmodel.validate.engine.timing import (
 _LINE = re.compile(
     r"(?P<prompt>prompt )?eval time\s*=\s*(?P<ms>[\d.]+) ms\s*/\s*(?P<tokens>\d+) (?P<unit>tokens|runs)"
     r"|draft acceptance(?: rate)?\s*=\s*[\d.]+\s*\(\s*(?P<accepted>\d+) accepted\s*/\s*(?P<drafted>\d+) "
-    r"generated\)(?:,\s*mean acceptance length\s*=\s*[\d.]+,\s*"
+    r"generated\)(?:,\s*mean (?:acceptance )?len(?:gth)?\s*=\s*[\d.]+,\s*"
     r"acceptance rate per position\s*=\s*\((?P<rates>[\d., ]+)\))?"
 )
-
-
 _SLOT = re.compile(r"\bslot\b.*?\bid +(\d+) \|")
 """The number of the slot that answered, in other lines of the log."""
+_EXAMPLE_PROGRAM = re.compile(r"\bn_drafted\s*=")
+"""A count of llama-speculative, which prints the times of its models in lines like those of the server."""
 
 
 class TimedTokens(NamedTuple):
@@ -171,13 +171,15 @@ class LlamaServerLog(TextForm):
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
-        return not is_json(text) and _LINE.search(text) is not None
+        if is_json(text) or _EXAMPLE_PROGRAM.search(text):
+            return False
+        return any(line["ms"] for line in _LINE.finditer(text))
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`. The first token of an answer comes from the prompt's pass."""
         answers = logged(where, text)
         timed = [answer for answer in answers if answer.decoding]
-        if not timed:
+        if not timed and any(answer.drafts for answer in answers):
             raise InputError(f"{where}: eval time: must stand beside the acceptance: add the lines before it")
         steps = []
         for n, answer in enumerate(timed, 1):
