@@ -58,7 +58,7 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     - verbose: whether to print also each pass and the evidence for the numbers.
     """
     say(f"{_subject(a)}; {_at_point(a.query)}", "bold")
-    headline, why = _verdict(a)
+    headline, why = _headline(a)
     # a requested baseline is neither good nor bad
     style = "bold"
     if not a.is_baseline_as_asked:
@@ -180,8 +180,8 @@ def calibration(c: Calibrated) -> str:
     return f"{c.name} ({c.rests_on or c.kind})"
 
 
-def _verdict(a: WhatIf) -> tuple[str, str]:
-    """The verdict as a sentence, and its reason."""
+def _headline(a: WhatIf) -> tuple[str, str]:
+    """The verdict as a sentence, and its reason. The reason is empty if the sentence has it."""
     if a.admitted is not None:
         _, _, why = a.reason.partition("; ")
         return f"{a.admitted.waiting(a.query.batch)}; {SENTENCES[a.admitted.verdict].lower()}", why
@@ -207,6 +207,10 @@ def _served(admitted: Admitted) -> str:
 
 
 def _facts(a: WhatIf, why: str, verbose: bool) -> dict[str, str]:
+    """The rows of the answer below its headline: label -> text.
+
+    - why: the reason of the verdict; empty if the headline states it.
+    """
     m = a.memory
     query = a.query
     rows = {}

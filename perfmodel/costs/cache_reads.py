@@ -69,10 +69,11 @@ def attention(shard: Shard, a: Attention, shape: PassShape, kv: KVMethod) -> Op:
     reads_whole_context = topk is None and a.window is None and kv.budget is None
     longer_bytes: Floats = 0.0
     if reads_whole_context:
-        longer_bytes = shape.longer_tokens * a.layers * a.layout.token_bytes / kv_heads
+        longer_tokens = shape.longer_tokens * a.layers  # summed over layers
+        longer_bytes = longer_tokens * a.layout.token_bytes / kv_heads
     return AttentionOp(
         f"attention ({a.name})",
-        kernels=a.layers if a.stride == 1 else 0,
+        kernels=a.layers if a.stride == 1 else 0,  # the kernel of the window reads such entries too
         cost=_attention_cost(shard, a, shape, kv, topk),
         compute=shard.precision.attention_compute,
         query=query if topk is None else 1.0,

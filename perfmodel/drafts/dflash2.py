@@ -8,6 +8,15 @@ from perfmodel.drafts.base import dense
 from perfmodel.drafts.dflash import DFlash
 from perfmodel.operations import Floats
 
+CONVOLUTIONS = 2
+"""Convolutions per layer: one before attention, one before the MLP."""
+COEFFICIENTS = 2
+"""Coefficients for each token that a convolution covers and each group of channels. The size of the published
+head has this number as its only explanation (5,544,319,488 bytes, z-lab/dflash@0698f537).
+"""
+TABLES = 2
+"""Tables of the selector, each with a row for each token of the vocabulary."""
+
 
 class DFlash2(DFlash):
     """DFlash with two convolutions per layer, one before attention and one before the MLP. A projection of
@@ -43,14 +52,15 @@ class DFlash2(DFlash):
         projected = sum(
             float(op.cost.weight_bytes) for op in (self._coefficients(shard, 1.0), self._selector(shard, 1.0))
         )
-        tables = 2.0 * self.rank * shard.model.vocab_size * shard.precision.activation_bytes
-        return super().own_weight_bytes(shard) + projected + tables
+        values = TABLES * self.rank * shard.model.vocab_size
+        table_bytes = values * shard.precision.activation_bytes
+        return super().own_weight_bytes(shard) + projected + table_bytes
 
     def _coefficients(self, shard: costs.Shard, tokens: Floats) -> Op:
         hidden = shard.model.hidden_size
-        copies = 2.0 * shard.model.num_hidden_layers
-        outputs = 2.0 * self.kernel * hidden / self.group
-        return dense("dflash2 convolutions", shard, hidden, outputs, tokens, copies)
+        convolutions = float(CONVOLUTIONS * shard.model.num_hidden_layers)
+        outputs = COEFFICIENTS * self.kernel * hidden / self.group
+        return dense("dflash2 convolutions", shard, hidden, outputs, tokens, convolutions)
 
     def _selector(self, shard: costs.Shard, tokens: Floats) -> Op:
         return dense("dflash2 selector", shard, shard.model.hidden_size, self.rank, tokens)

@@ -94,43 +94,59 @@ def payload(
 
     Raises InputError for an impossible question, and for more data than a page can hold.
     """
-    batches = grid.axis("batch")
-    contexts = grid.axis("context")
-    heads = [head for question in (grid, *more) for head in _heads(question)]
-    last = [scenario.longest(query.max_gamma) for query, scenario in heads]
-    if min(last) < 1:
-        raise refuse("--max-gamma", None, "a whole number from 1", grid.max_gamma)
-    if grid.points > MAX_POINTS:
-        raise refuse("--batch, --context", None, f"at most {MAX_POINTS} points a surface", grid.points)
-    everywhere = grid.points * sum(end + 1 for end in last)
-    if everywhere > MAX_VALUES:
-        raise refuse(
-            "--model, --hardware, --tp, --draft-kv, --batch, --context, --max-gamma",
-            None,
-            f"at most {MAX_VALUES} points of all surfaces",
-            everywhere,
-        )
-    start = grid.axis("gamma")[0]
+    asked = [pair for question in (grid, *more) for pair in _questions(question)]
+    last_gammas = [scenario.longest(query.max_gamma) for query, scenario in asked]
+    _check_sizes(grid, last_gammas)
+    start = _first_shown_gamma(grid, min(last_gammas))
     pool = Pool()
     cases: list[dict[str, Any]] = []
-    if start is not None and not 1 <= start <= min(last):
-        raise refuse("--gamma", None, f"auto or from 1 to {min(last)}, the range of its slider", start)
-    for (query, scenario), end in zip(heads, last, strict=True):
-        cases.append(_case(pool, grid, query, scenario, end))
+    for (query, scenario), last_gamma in zip(asked, last_gammas, strict=True):
+        cases.append(_case(pool, grid, query, scenario, last_gamma))
         progress(1)
     return {
         "version": version("perfmodel"),
         "coverage": COVERAGE,
         "z": Z,
         "least_extra": LEAST_EXTRA,
-        "batch": batches,
-        "context": contexts,
+        "batch": grid.axis("batch"),
+        "context": grid.axis("context"),
         "verdicts": SENTENCES,
         "limiters": list(LIMITERS.values()),
         "start": {"alpha": grid.axis("alpha")[0], "gamma": start, "draft": grid.draft and cases[0]["draft"]},
         "cases": cases,
         "pool": pool.arrays,
     }
+
+
+def _check_sizes(grid: Exploration, last_gammas: list[int]) -> None:
+    """Raises InputError for surfaces without a draft length, and for more data than a page can hold.
+
+    - last_gammas: the longest draft length of each surface.
+    """
+    if min(last_gammas) < 1:
+        raise refuse("--max-gamma", None, "a whole number from 1", grid.max_gamma)
+    if grid.points > MAX_POINTS:
+        raise refuse("--batch, --context", None, f"at most {MAX_POINTS} points a surface", grid.points)
+    values = grid.points * sum(last_gamma + 1 for last_gamma in last_gammas)
+    if values > MAX_VALUES:
+        raise refuse(
+            "--model, --hardware, --tp, --draft-kv, --batch, --context, --max-gamma",
+            None,
+            f"at most {MAX_VALUES} points of all surfaces",
+            values,
+        )
+
+
+def _first_shown_gamma(grid: Exploration, last_gamma: int) -> int | None:
+    """The draft length that the page shows first; None means the best one. Raises InputError for a length
+    beyond the slider.
+
+    - last_gamma: the end of the slider.
+    """
+    start: int | None = grid.axis("gamma")[0]
+    if start is not None and not 1 <= start <= last_gamma:
+        raise refuse("--gamma", None, f"auto or from 1 to {last_gamma}, the range of its slider", start)
+    return start
 
 
 def page(content: dict[str, Any]) -> str:
@@ -172,7 +188,7 @@ def explore(exploration: Exploration) -> Page:
     return Page(page(payload(exploration)))
 
 
-def _heads(grid: Exploration) -> list[tuple[Query, Scenario]]:
+def _questions(grid: Exploration) -> list[tuple[Query, Scenario]]:
     """One question for each surface. Those of a stated draft come before those of `drafts`, and those of the
     default draft after them. Raises InputError if two of them would have the same title in the page.
     """
@@ -188,7 +204,7 @@ def _heads(grid: Exploration) -> list[tuple[Query, Scenario]]:
             )
         asked[name] = query, scenario
     every = itertools.chain.from_iterable(map(_of_drafts, groups))
-    listed = [head for head in every if _name(*head) not in asked]
+    listed = [pair for pair in every if _name(*pair) not in asked]
     if grid.draft is None:
         return [*listed, *asked.values()]
     return [*asked.values(), *listed]

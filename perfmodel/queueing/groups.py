@@ -19,8 +19,8 @@ class Groups:
 
     - balance_passes: number of passes after which prompts are read even if a group has no prompt. It is 0 if
       no group waits for another.
-    - let_in: number of the last pass in which prompts were admitted because every group had a prompt, or
-      because a group had nothing to decode.
+    - last_admission: number of the last pass in which prompts were admitted because every group had a prompt,
+      or because a group had nothing to decode.
     """
 
     def __init__(self, count: int, balance_passes: int) -> None:
@@ -28,7 +28,7 @@ class Groups:
         self.balance_passes = balance_passes
         self.requests = [0] * count
         self.prompts = [0] * count
-        self.let_in = 0
+        self.last_admission = 0
 
     def join(self, request: QueuedRequest) -> None:
         """Adds an arriving request to the group with the fewest requests."""
@@ -52,7 +52,7 @@ class Groups:
         """Whether the prompts at the server wait during the next pass."""
         decoding = [requests - prompts for requests, prompts in zip(self.requests, self.prompts, strict=True)]
         if all(self.prompts) or not all(decoding):
-            self.let_in = pass_number
+            self.last_admission = pass_number
             return False
         return self.passes_to_go(pass_number) < self.balance_passes
 
@@ -60,7 +60,7 @@ class Groups:
         """Number of passes until waiting prompts are admitted. Just after an admission it is
         `balance_passes`.
         """
-        return self.balance_passes - (pass_number - self.let_in) % self.balance_passes
+        return self.balance_passes - (pass_number - self.last_admission) % self.balance_passes
 
     def fullest_tokens(self, prompts: Iterable[QueuedRequest]) -> float:
         """The largest number of prompt tokens of a group, times the number of groups. The duration of a pass

@@ -20,7 +20,7 @@ from perfmodel.specs import (
 from perfmodel.validate.engine.calibration_errors import ERROR_DIGITS, stated_errors
 from perfmodel.validate.engine.constants import rows_apart
 from perfmodel.validate.engine.fit import EngineFit, EngineRows, fit, log_rms, rows_of, usable
-from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, record_header
 from perfmodel.validate.engine.timing import Timing
 from perfmodel.validate.harness.journal import as_record, encode
 from perfmodel.validate.solving import significant
@@ -177,4 +177,4 @@ def record_text(
     for n, t in enumerate(calibrated.rows.timings):
         point = EnginePoint.of(f"{n:03d} {t.name}", t)
         rows.append(encode(point.as_mapping(exclude_defaults=True)))
-    return as_record(encode(header(machine, subject, sources)), rows)
+    return as_record(encode(record_header(machine, subject, sources)), rows)

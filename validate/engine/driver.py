@@ -84,6 +84,7 @@ def measure(
     """Times one point. Raises InputError if it cannot be timed.
 
     - gamma: the served draft length.
+    - seed: with the load, it determines the random prompts.
     """
     draw = random.Random(f"{seed} {load.key}")
     _answers(server, model, vocabulary, replace(load, tokens=min(load.tokens, WARM_TOKENS)), draw)

@@ -11,7 +11,7 @@ from pathlib import Path
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.client import LiveServer, ServerEngine
 from perfmodel.validate.engine.driver import ServerLoad, counters, measure
-from perfmodel.validate.engine.record import EnginePoint, EngineSubject, header, stamp
+from perfmodel.validate.engine.record import EnginePoint, EngineSubject, record_header, stamp
 from perfmodel.validate.harness.journal import Journal
 from perfmodel.validate.harness.progress import RowProgress
 
@@ -36,7 +36,7 @@ def run(
     journal = _resumed(folder, gamma, subject) if resume else None
     if journal is None:
         path = folder / f"engine-{stamp()}-K{gamma}.journal"
-        journal = Journal.begin(path, header(folder.name, subject, ("live server",)))
+        journal = Journal.begin(path, record_header(folder.name, subject, ("live server",)))
     try:
         rows = {key: row for key, (row, _) in _latest(journal).items()}
         done = {key for key, row in rows.items() if row.get("status") != "failed"}
@@ -94,7 +94,8 @@ def _point(
     """
     utc = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     try:
-        timing = measure(server, served, vocabulary, load, gamma, seed=gamma)
+        prompts = gamma  # prompts differ between draft lengths, and a repeated run sends the same ones
+        timing = measure(server, served, vocabulary, load, gamma, seed=prompts)
         if counting and counters(server) is None:
             raise InputError(f"--url: {server.shown}/metrics: must keep the counters that it had, given none")
         engine_after = server.engine()
@@ -119,10 +120,10 @@ def _resumed(folder: Path, gamma: int, subject: EngineSubject) -> Journal:
     """The latest unfinished journal of this draft length. Raises InputError if there is none, or if it is
     about another configuration.
     """
-    paths = sorted(folder.glob(f"engine-*-K{gamma}.journal"))
-    if not paths:
+    by_start = sorted(folder.glob(f"engine-*-K{gamma}.journal"))  # their names have the time of the start
+    if not by_start:
         raise InputError(f"--resume: no unfinished run at K = {gamma} in {folder}; run without --resume")
-    latest = paths[-1]
+    latest = by_start[-1]
     journal = Journal.resume(latest)
     if journal.header.get("subject") != subject.as_mapping():
         journal.close()

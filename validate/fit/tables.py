@@ -182,7 +182,7 @@ def where(table: Table, keep: Mask) -> Table:
     return selected
 
 
-def most_frequent(calls: Table) -> Table:
+def of_most_frequent_kernel(calls: Table) -> Table:
     """The rows of the kernel that has the most rows."""
     names, counts = np.unique(calls["kernel_source"], return_counts=True)
     return where(calls, calls["kernel_source"] == names[np.argmax(counts)])

@@ -33,10 +33,9 @@ def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:
 
 
 def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> dict[str, int]:
-    """Counts of correct and wrong verdicts, that is, of speedups predicted on the correct or the wrong side
-    of
-    1. Speedups that were measured above 1 are also counted separately, because the rule "always speculate" is
-       right for all of them.
+    """Counts of correct and wrong verdicts. A verdict is correct if the predicted and the measured speedup
+    are on the same side of 1. Speedups measured at 1 or above are also counted separately, because the rule
+    "always speculate" is right for all of them.
 
     - sure: whether the whole interval of each prediction is on one side of 1.
     """

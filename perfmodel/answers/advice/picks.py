@@ -9,6 +9,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.layouts import Layout, Simplicity
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served_target import longest_of
+from perfmodel.answers.token_price import dollars_per_million_tokens
 from perfmodel.speculation import (
     KVCapacity,
     Passes,
@@ -100,12 +101,12 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
     layout = point.layout
     runs = point.candidate.runs
     context = float(query.context)
-    baseline = float(s.target_pass_s(float(point.batch), context))
+    baseline_s = float(s.target_pass_s(float(point.batch), context))
     throughput = point.batch / point.tpot_s
-    total = layout.replicas * throughput
+    all_servers = layout.replicas * throughput
     cost = None
     if query.dollars is not None:
-        cost = query.dollars * layout.gpus / 3600.0 * 1e6 / total
+        cost = dollars_per_million_tokens(query.dollars, layout.gpus, all_servers)
     energy = Passes(s, float(point.batch), context, np.array([point.gamma])).energy(s)
     objective = point.value if query.objective == "throughput" else -point.value
     at_once = float(seats or point.batch)
@@ -126,10 +127,10 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         batch=point.batch,
         tpot_s=point.tpot_s,
         throughput_tokens_per_s=throughput,
-        throughput_tokens_per_s_per_device=total / layout.gpus,
-        all_servers_tokens_per_s=total,
+        throughput_tokens_per_s_per_device=all_servers / layout.gpus,
+        all_servers_tokens_per_s=all_servers,
         cost_per_million_tokens=cost,
-        speedup=baseline / point.tpot_s,
+        speedup=baseline_s / point.tpot_s,
         tokens_per_iteration=point.gained,
         acceptance_source=None,
         measured_context_tokens=None,

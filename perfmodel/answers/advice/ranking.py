@@ -11,6 +11,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.prices import Priced
+from perfmodel.answers.token_price import dollars_per_million_tokens
 from perfmodel.operations import Array
 from perfmodel.speculation.length_to_run import length_to_run
 
@@ -95,8 +96,8 @@ def worth(query: AdviseQuery, batch: Array, tpot_s: Array, layout: Layout) -> Ar
     if query.objective == "throughput":
         return sequences / tpot_s / layout.gpus
     assert query.dollars is not None
-    per_second = query.dollars * layout.gpus / 3600.0 * 1e6
-    return -per_second * tpot_s / sequences
+    with np.errstate(divide="ignore"):  # an infinite TPOT has an infinite price
+        return -dollars_per_million_tokens(query.dollars, layout.gpus, sequences / tpot_s)
 
 
 def choose(points: Sequence[PricedPoint], query: AdviseQuery) -> PricedPoint | None:

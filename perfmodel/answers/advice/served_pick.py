@@ -6,6 +6,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.picks import Pick, pick_of
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.load.traffic_rows import MadeBy
+from perfmodel.answers.token_price import dollars_per_million_tokens
 
 
 def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
@@ -14,7 +15,9 @@ def pick_under_load(served: Served, question: AdviseQuery) -> Pick:
     layout = served.candidate.layout
     total = layout.replicas * row.output_tokens_per_s
     per_gpu = total / layout.gpus
-    cost = None if question.dollars is None else question.dollars / 3600.0 * 1e6 / per_gpu
+    cost = None
+    if question.dollars is not None:
+        cost = dollars_per_million_tokens(question.dollars, layout.gpus, total)
     worth = {"throughput": per_gpu, "latency": served.tpot_s, "cost": cost or 0.0}
     load_share = None
     if row.saturation_rate:

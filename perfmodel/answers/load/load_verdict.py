@@ -7,6 +7,7 @@ from typing import NamedTuple
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.text import clients, counted, request_rate
+from perfmodel.answers.token_price import dollars_per_million_tokens
 from perfmodel.queueing.policies import in_words
 
 SHARE_DIGITS = 3
@@ -98,8 +99,8 @@ def _dollars(question: TrafficQuery, best: TrafficRow) -> float | None:
         tokens_per_s = best.request_rate * question.lengths.output_mean
     if question.price is None or not replicas or not tokens_per_s:
         return None
-    dollars_per_s = question.price * question.tp * question.pp * replicas / 3600.0
-    return dollars_per_s * 1e6 / tokens_per_s
+    devices = question.tp * question.pp * replicas
+    return dollars_per_million_tokens(question.price, devices, tokens_per_s)
 
 
 def _reason(best: TrafficRow, speedup: float, known: bool) -> str:

@@ -20,10 +20,12 @@ class RetrievalView(Packed):
     """
 
     window = 1
-    changing = (*Packed.changing, "since", "latest", "iteration")
+    changing = (*Packed.changing, "tokens_since_build", "latest", "iteration")
     latest: Tensor
     """The queries for the next selection, [layers, batch, heads, 1, head_dim]."""
     iteration: int
+    tokens_since_build: Tensor
+    """The number of tokens that were committed since the last selection, [batch]."""
 
     def __init__(self, method: Retrieval, runner: Runner, new_tokens: int, max_accepted: int) -> None:
         check_option(method, "keep_means", method.keep_means, method.keep_means)
@@ -36,7 +38,7 @@ class RetrievalView(Packed):
         self.chunk = method.chunk
         self.sums = torch.zeros((layers, batch, heads, chunks, d), dtype=self.dtype, device=source.k.device)
         self._unobserved_layers = 0
-        self.since = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
+        self.tokens_since_build = torch.zeros(batch, dtype=torch.int64, device=source.k.device)
 
     def build(self, observed: Observed) -> None:
         """Sums the keys of every chunk, and selects chunks with the query of the last prompt token.
@@ -66,7 +68,7 @@ class RetrievalView(Packed):
             order = outside.to(torch.int8).argsort(dim=-1, stable=True)
             self.copy(layer, torch.where(outside, 0, tokens).gather(2, order)[..., : self.slots])
         self.lengths.copy_(filled.clamp(max=count) * self.chunk - (-lengths) % self.chunk)
-        self.since.zero_()
+        self.tokens_since_build.zero_()
 
     def _scores(self, layer: int, filled: Tensor) -> Tensor:
         """The best score of each chunk over the query heads of a KV head, [batch, kv_heads, chunks]. It is
@@ -99,7 +101,7 @@ class RetrievalView(Packed):
         offset = torch.arange(n, device=start.device)
         self._add_to_sums(self.source.positions(start, n), offset < count[:, None])
         self.place(start, count, self._slots_of(offset))
-        self.since.add_(count)
+        self.tokens_since_build.add_(count)
         self.lengths.add_(count).clamp_(max=self.slots)
         self.raise_bound(self.bound + n)
 
@@ -117,7 +119,7 @@ class RetrievalView(Packed):
         end.
         """
         free = self.lengths[:, None] + offset
-        replaced = self.slots - 1 - (self.since[:, None] + offset) % self.slots
+        replaced = self.slots - 1 - (self.tokens_since_build[:, None] + offset) % self.slots
         return torch.where(free < self.slots, free, replaced)
 
     def refresh(self) -> None:

@@ -30,7 +30,7 @@ from perfmodel.validate.engine.timing import (
 )
 
 SECONDS = {"s/token": 1.0, "ms/token": 1e-3, "s": 1.0, "sec": 1.0, "ms": 1e-3, "us": 1e-6}
-"""Unit of a latency -> its length in seconds."""
+"""Unit of a latency, as clients write it -> its length in seconds. ``us`` means microseconds."""
 
 
 def _seconds(where: str, place: Any, name: str, unit: str) -> float:

@@ -9,11 +9,13 @@ import numpy as np
 from perfmodel.operations import Array
 from perfmodel.specs import GPUSpec
 from perfmodel.validate.fit.kernel_tables.fits import MemoryConstants, TableFit, table_fit
-from perfmodel.validate.fit.tables import Tables, most_frequent, where
+from perfmodel.validate.fit.tables import Tables, of_most_frequent_kernel, where
 from perfmodel.validate.solving import Values
 
 VALUE_BYTES = {"bfloat16": 2.0, "fp8": 1.0}
 """Name of a cache format in the tables -> bytes per value."""
+ACTIVATION_BYTES = 2.0
+"""Bytes per value of queries and outputs, which the calls of these tables have in bfloat16."""
 FEWEST_CALLS = 100
 """Smallest number of calls for a fit."""
 MOST_SEQUENCES = 256
@@ -37,16 +39,18 @@ def attention_fits(
     usual_heads = np.isin(table["head_dim"], (64, 128))
     table = where(table, usual_heads & (window == 0) & (table["batch_size"] <= MOST_SEQUENCES))
     fits = {}
-    for word, value_bytes in VALUE_BYTES.items():
-        calls = where(table, table["kv_cache_dtype"] == word)
+    for cache_format, value_bytes in VALUE_BYTES.items():
+        calls = where(table, table["kv_cache_dtype"] == cache_format)
         if len(calls["step"]) < FEWEST_CALLS:
             continue
-        calls = most_frequent(calls)
+        calls = of_most_frequent_kernel(calls)
         batch, heads, width = (calls[c].astype(float) for c in ("batch_size", "num_heads", "head_dim"))
         kv_heads = np.where(calls["num_key_value_heads"] == 0, heads, calls["num_key_value_heads"])
         context = calls["isl"] + calls["step"]
-        cache_bytes = batch * kv_heads * context * 2 * width * value_bytes
-        moved_s = (cache_bytes + 4 * batch * heads * width) / gpu.memory_bandwidth_bytes_per_s
+        keys_and_values = 2 * width
+        cache_bytes = batch * kv_heads * context * keys_and_values * value_bytes
+        queries_and_outputs_bytes = 2 * batch * heads * width * ACTIVATION_BYTES
+        moved_s = (cache_bytes + queries_and_outputs_bytes) / gpu.memory_bandwidth_bytes_per_s
         grouped = heads / kv_heads <= MOST_GROUPED
         keep = (cache_bytes > _uncached_bytes(gpu)) & grouped
         fitted = _fit(moved_s[keep], calls["seconds"][keep], f"{engine} {version}")
@@ -55,7 +59,7 @@ def attention_fits(
             shortest_s = float(np.median(calls["seconds"][short]))
             start_s = max(shortest_s, fitted.constants.fixed_s)
             fitted = replace(fitted, constants=replace(fitted.constants, fixed_s=start_s))
-        fits[word] = fitted
+        fits[cache_format] = fitted
     return fits
 
 

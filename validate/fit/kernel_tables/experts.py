@@ -19,7 +19,7 @@ from perfmodel.validate.fit.kernel_tables.fits import (
     peak_of,
     table_fit,
 )
-from perfmodel.validate.fit.tables import Table, Tables, most_frequent, where
+from perfmodel.validate.fit.tables import Table, Tables, of_most_frequent_kernel, where
 from perfmodel.validate.solving import Values
 
 FORMATS = gemms.FORMATS | {"int4_wo": "int4", "w4a16_mxfp4": "mxfp4", "w4a8_mxfp4_mxfp8": "mxfp4-a8"}
@@ -147,4 +147,4 @@ def _main_kernel(calls: Table) -> Table:
     numbers = np.unique(stacked, axis=1, return_inverse=True)[1].ravel()
     best_s = np.full(len(numbers), np.inf)
     np.minimum.at(best_s, numbers, calls["seconds"])
-    return most_frequent(calls | {"seconds": best_s[numbers]})
+    return of_most_frequent_kernel(calls | {"seconds": best_s[numbers]})
