@@ -1,8 +1,13 @@
 """The command lines of `advise`: the words before each, and the number of servers to start."""
 
+from dataclasses import replace
+
 import pytest
 
 from perfmodel import cli
+from perfmodel.answers.advice.advice import Advice
+from perfmodel.answers.advice.advise import advise
+from perfmodel.cli.advise_lines import say_lines
 
 CLIENTS = "--hardware 8xh200 --clients 32 --input-len 4000 --output-len 500"
 ROUTER = "Start 2 of these behind a router:"
@@ -18,3 +23,48 @@ def test_each_line_says_what_it_starts_and_how_many(capsys: pytest.CaptureFixtur
     router = lines.index(ROUTER)
     assert ": 2 x TP 4, " in lines[router - 1]
     assert lines[router + 1].startswith("vllm serve ")
+
+
+def test_a_choice_with_a_draft_follows_the_server_to_run_first(capsys: pytest.CaptureFixture[str]) -> None:
+    load = "--request-rate 1 --input-len 2000 --output-len 300"
+    cli.run(("advise", *f"-m qwen3-32b --hardware l40s {load}".split()))
+    lines = capsys.readouterr().out.splitlines()
+    first = lines.index("Run the server with --weights fp8 first: 2 GPUs suffice, not 4.")
+    choice = lines.index("The choice:")
+    assert first < choice
+    assert lines[choice - 1].startswith("vllm serve Qwen/Qwen3-32B-FP8")
+    assert lines[choice + 1].startswith("vllm serve Qwen/Qwen3-32B --tensor-parallel-size 4 ")
+    assert '"method": "eagle3"' in lines[choice + 1]
+
+
+def printed_after(sentence: str, answer: Advice, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """The lines after a sentence about the second command line."""
+    say_lines(answer)
+    lines = capsys.readouterr().out.splitlines()
+    return lines[lines.index(sentence) + 1 :]
+
+
+def test_the_second_line_states_its_own_number_of_servers(capsys: pytest.CaptureFixture[str]) -> None:
+    """The choice is one server, and the servers of the second line are two."""
+    optional = advise("gpt-oss-120b", "h100", context=8192)
+    optional = replace(optional, option=replace(optional.option, replicas=2))
+    with_draft = "With eagle3, if your own measurement favours it:"
+    assert printed_after(with_draft, optional, capsys)[0] == ROUTER
+    close = advise("gpt-oss-20b", "rtx-5090", context=16384)
+    close = replace(close, baseline=replace(close.baseline, replicas=2))
+    without_draft = "Without a draft, if your own measurement favours it:"
+    router, line, *_ = printed_after(without_draft, close, capsys)
+    assert router == ROUTER
+    assert line.startswith("vllm serve ")
+    assert "speculative" not in line
+
+
+def test_a_second_line_for_the_servers_of_the_choice_has_their_number(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The draft to measure runs on the servers of the choice."""
+    answer = advise("qwen2.5-7b", "h100", context=8192)
+    answer = replace(answer, chosen=replace(answer.chosen, replicas=2))
+    router, line, *_ = printed_after("To measure ngram, which pays off from alpha 0.09:", answer, capsys)
+    assert router == ROUTER
+    assert '"method": "ngram"' in line
