@@ -1,6 +1,6 @@
 """The requests of a simulation, in the order of arrival, and a function that draws them at random."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +9,9 @@ from perfmodel.operations import Array
 from perfmodel.queueing.blocks import Shared
 from perfmodel.queueing.load import Lengths
 from perfmodel.uniform import half_width
+
+GOLDEN = 0.5 * (np.sqrt(5.0) - 1.0)
+"""The fractional parts of the multiples of this number are evenly spread between 0 and 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,14 @@ class Arrivals:
         """The first `count` requests, with the shared parts of their prompts."""
         shared = self.shared and self.shared.first(count)
         return Arrivals(self.at_s[:count], self.input_tokens[:count], self.output_tokens[:count], shared)
+
+    def out_of_step(self, clients: int) -> "Arrivals":
+        """The same requests, but with only a part of the first output of each client. The parts are evenly
+        spread between none and all of the output, so the clients soon send at different times.
+        """
+        parts = np.ones(self.at_s.size)
+        parts[:clients] = np.arange(1, parts[:clients].size + 1) * GOLDEN % 1.0
+        return replace(self, output_tokens=np.ceil(parts * self.output_tokens).astype(np.int64))
 
 
 def arrivals(

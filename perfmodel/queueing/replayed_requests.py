@@ -6,6 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from perfmodel.operations import Array
+from perfmodel.queueing.chain import TINY
+
+STARTING = 2
+"""Number of requests after which a client of a closed loop is in steady state. With 1, the throughput of 11
+servers differed by up to 10 % from that of a replay of 60,000 requests, with 2 by up to 4 %.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +33,27 @@ class ReplayedRequests:
     hit_rate: float | None = None
 
     def in_steady_state(self, clients: int) -> "ReplayedRequests":
-        """The results of a closed loop without the first request of each client. All clients send their first
-        request at the same time, so these requests wait for less time or for more time than later ones. The
-        throughput follows from Little's law.
+        """The results of a closed loop without the first `STARTING` requests and the last request of each
+        client. All clients send their first request at the same time, so the first requests wait for less
+        time or for more time than later ones. The last requests end on a server that becomes empty, so they
+        take less time. The throughput follows from Little's law. The result is unchanged if no other requests
+        are left.
         """
-        if self.ttft_s.size <= clients:
+        if self.ttft_s.size <= (STARTING + 1) * clients:
             return self
-        e2e_s = self.e2e_s[clients:]
+        kept = slice(STARTING * clients, -clients)
+        e2e_s = self.e2e_s[kept]
         duration_s = float(e2e_s.sum()) / clients
-        faster = (e2e_s.size / duration_s) / (self.e2e_s.size / self.duration_s)
+        decoding_s = self.e2e_s - self.ttft_s
+        decoding = float(decoding_s[kept].sum()) / duration_s
+        running_share = self.running * self.duration_s / max(float(decoding_s.sum()), TINY)
         return replace(
             self,
-            ttft_s=self.ttft_s[clients:],
-            tpot_s=self.tpot_s[clients:],
+            ttft_s=self.ttft_s[kept],
+            tpot_s=self.tpot_s[kept],
             e2e_s=e2e_s,
-            output_tokens=self.output_tokens[clients:],
-            running=min(self.running * faster, float(clients)),
+            output_tokens=self.output_tokens[kept],
+            running=decoding * running_share,
             duration_s=duration_s,
         )
 

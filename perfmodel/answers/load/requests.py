@@ -13,9 +13,9 @@ from perfmodel.queueing.prefix import Reuse
 from perfmodel.queueing.sessions import draw
 from perfmodel.queueing.trace import LONGEST
 
-WAVES = 4
-"""Smallest number of requests of each client in a replay of a closed loop. The first request of each client
-starts with the replay, so it is left out of the results (`ReplayedRequests.in_steady_state`).
+WAVES = 5
+"""Smallest number of requests of each client in a replay of a closed loop. The first two requests and the
+last request of each client are left out of the results (`ReplayedRequests.in_steady_state`).
 """
 
 
@@ -37,7 +37,10 @@ def requests_at(question: TrafficQuery, load: float) -> Arrivals:
     if question.trace is None:
         rate = load if question.opens else None
         drawing = count_at(question, load), rate, question.burstiness, question.seed
-        return _drawn(question.lengths, question.reuse, *drawing)
+        requests = _drawn(question.lengths, question.reuse, *drawing)
+        if question.settles and not question.in_lockstep:
+            return requests.out_of_step(round(load))
+        return requests
     trace = replayed_trace(question)
     if not question.opens:
         return replace(trace, at_s=np.zeros_like(trace.at_s))
