@@ -14,6 +14,9 @@ OUTPUT = re.compile(r'(?:<span class="go">.*?</span>\n)+')
 TEXT = re.compile(
     r'(<div class="language-text highlight"><pre><span></span><code>)(.*?)(?=</code>)', re.DOTALL
 )
+FLAG = re.compile(r"(?<![\w&;/.=-])--?[a-z][\w-]*(?![^<]*>)")
+"""A flag in the text between tags."""
+PARTS = re.compile(rf"<pre>.*?</pre>|<code\b.*?</code>|{FLAG.pattern}", re.DOTALL)
 LABEL = re.compile(r"( *\S+(?: \S+)* {2,}| *)(.*)")
 DEEPEST = 24
 """Columns that a label may take from each line of its text."""
@@ -30,6 +33,16 @@ def fitted(html: str) -> str:
         lambda found: wrapped(re.findall(r'<span class="go">(.*)</span>\n', found[0]), "go "), html
     )
     return TEXT.sub(lambda found: found[1] + wrapped(found[2].removesuffix("\n").split("\n")), html)
+
+
+def flagged(html: str) -> str:
+    """A page on which no line ends within a flag of a block or of a sentence."""
+    whole = r'<span class="flag">\g<0></span>'
+
+    def part(found: re.Match[str]) -> str:
+        return found[0] if found[0].startswith("<code") else FLAG.sub(whole, found[0])
+
+    return PARTS.sub(part, html)
 
 
 def wrapped(lines: list[str], kind: str = "") -> str:

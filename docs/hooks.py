@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from blocks import fitted
+from blocks import fitted, flagged
 from breaks import broken
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -102,13 +102,13 @@ for (const frame of document.querySelectorAll("iframe.explorer")) {
 """Gives the explorer's frame the height that its page tells."""
 
 
-SHORT_CODE = re.compile(r"<code>(--?[a-z][a-z-]*|[^\s<-]{1,14})</code>")
+SHORT_CODE = re.compile(r"<code>(--?[a-z][a-z0-9-]*|[^\s<-]{1,14})</code>")
 """A flag, or a word without a hyphen that fits a line of a table on a phone (at most 14 characters)."""
 
 
 def on_page_content(html: str, **_: object) -> str:
     """Blocks and tables fit the window, and no line ends within a flag or a short word of code."""
-    return SHORT_CODE.sub(r'<code class="whole">\1</code>', broken(fitted(html)))
+    return SHORT_CODE.sub(r'<code class="whole">\1</code>', broken(flagged(fitted(html))))
 
 
 def on_post_page(output: str, page: object, config: MkDocsConfig) -> str:

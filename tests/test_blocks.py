@@ -32,6 +32,14 @@ def test_only_a_full_line_joins_the_next_one_where_there_is_no_label() -> None:
     assert BLOCKS.wrapped(["short", "tokens more"]).count("words") == 2
 
 
+def test_flags_of_blocks_and_sentences_stay_whole_and_code_is_kept() -> None:
+    flag = '<span class="flag">--tp</span>'
+    assert BLOCKS.flagged("<pre><code>a --tp 2\n</code></pre>") == f"<pre><code>a {flag} 2\n</code></pre>"
+    assert BLOCKS.flagged('<p id="x--tp">see --tp.</p>') == f'<p id="x--tp">see {flag}.</p>'
+    for other in ("<code>--tp</code>", "<p>non-empty, 2 --&gt; 3, self-</p>"):
+        assert BLOCKS.flagged(other) == other
+
+
 def test_rows_of_a_table_stay_whole() -> None:
     lines = [" batch   context   gamma", " ──────────────────────", " 1          8192       3"]
     assert BLOCKS.wrapped(lines).count('class="row"') == 3
@@ -43,6 +51,14 @@ def test_no_character_is_lost() -> None:
     fitted = BLOCKS.fitted(text)
     assert [line for line in lines if line not in fitted] == []
     assert fitted.count("\n") == len(lines)
+
+
+def test_a_long_choice_in_a_table_may_break_before_each_value() -> None:
+    row = "<td><code>{}</code></td>"
+    of_choice = "self&#124;{}KIND&#124;{}PATH"
+    broken = of_docs("breaks").broken
+    assert broken(row.format(of_choice.format("", ""))) == row.format(of_choice.format("<wbr>", "<wbr>"))
+    assert broken(row.format("N&#124;auto")) == row.format("N&#124;auto")
 
 
 def test_a_specification_in_a_table_may_break_between_its_options() -> None:

@@ -23,8 +23,11 @@ CUT = """[...document.querySelectorAll('pre > code')].filter((code) => {
   return code.scrollWidth > code.clientWidth;
 }).map((code) => code.textContent.slice(0, 60))"""
 """Blocks of code in which more than the rows of a table is wider than the block."""
-BROKEN = """[...document.querySelectorAll('code.whole')].filter((code) => code.getClientRects().length > 1)
-  .map((code) => code.textContent)"""
+BROKEN = """[...document.querySelectorAll('code.whole, .flag')].filter((code) => {
+  const words = document.createRange();
+  words.selectNodeContents(code);
+  return new Set([...words.getClientRects()].map((box) => box.top)).size > 1;
+}).map((code) => code.textContent)"""
 """Flags and short words of code that end on another line."""
 COVERED = """[...document.querySelectorAll('.md-code__nav')].flatMap((nav) => {
   if (!nav.offsetWidth) return [];
