@@ -127,6 +127,12 @@ def devices(hardware: str, tp: float) -> str:
     return hardware
 
 
+def devices_of_stages(hardware: str, tp: int, stages: int) -> str:
+    """`devices` of a server with pipeline stages, such as ``2 stages of 8 x h200``."""
+    each = devices(hardware, tp)
+    return f"{stages} stages of {each}" if stages > 1 else each
+
+
 def limiter(name: str) -> str:
     """The resource or cost that limits a pass, in words.
 

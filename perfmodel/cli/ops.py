@@ -1,7 +1,15 @@
 """``perfmodel ops``: the operations of one pass."""
 
 from perfmodel.answers.point.ops import OpRow, Ops, ops
-from perfmodel.answers.text import context_text, count, devices, limiter, model_and_shape, seconds, size
+from perfmodel.answers.text import (
+    context_text,
+    count,
+    devices_of_stages,
+    limiter,
+    model_and_shape,
+    seconds,
+    size,
+)
 from perfmodel.cli.commands import LLAMA, verb
 from perfmodel.cli.output import Column, say, table, warn
 
@@ -18,9 +26,12 @@ COLUMNS = (
     "limited by",
 )
 
+MESSAGES = {"logits": "all-gather", "dispatch": "all-to-all", "combine": "all-to-all", "stage send": "send"}
+"""The messages of operations that send no all-reduce."""
+
 
 def _print(a: Ops) -> None:
-    where = devices(a.hardware, a.tp)
+    where = devices_of_stages(a.hardware, a.tp, a.pp)
     model = model_and_shape(a.model, a.shape)
     title = f"{a.stage} pass of {model} on {where}: batch {a.batch}, context {context_text(a.context)}"
     say(f"{title}, {a.query_tokens:.0f} new token(s) per sequence; counts of one device", "bold")
@@ -43,9 +54,10 @@ def _cells(row: OpRow) -> tuple[str, ...]:
 
 
 def _limiter(row: OpRow) -> str:
-    """What limits a row, in a word. The messages of logits are an all-gather instead of an all-reduce."""
-    gathers = row.name == "logits" and row.limiter == "comm"
-    return "all-gather" if gathers else limiter(row.limiter)
+    """What limits a row, in a word."""
+    if row.limiter == "comm":
+        return MESSAGES.get(row.name, limiter(row.limiter))
+    return limiter(row.limiter)
 
 
 def _bytes(moved_bytes: float) -> str:

@@ -17,6 +17,7 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import (
     Options,
     Query,
+    Shown,
     acceptances_of,
     arguments as arg,
     doubts,
@@ -156,7 +157,7 @@ def roofline(query: Query, output: Output, theme: Theme = "light") -> None:
         lambda: plots.roofline(scenario, batch, context, length),
         output,
         theme,
-        doubts(query, scenario, batch, context, length),
+        doubts(query, scenario, batch, context, length, shown=Shown(acceptance=False, interval=False)),
     )
 
 

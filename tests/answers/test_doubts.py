@@ -15,7 +15,7 @@ from perfmodel.specs import files
 
 VERBS: dict[str, dict[str, Any]] = {
     "whatif": {"batch": 1, "gamma": 2, "alpha": 0.7},
-    "ops": {"batch": 1, "gamma": 2, "alpha": 0.7, "stage": "verify"},
+    "ops": {"batch": 1, "gamma": 2, "alpha": 0.7, "stage": "draft"},
     "compare": {"gamma": 2, "alpha": 0.7},
     "tree": {"batch": 1, "rates": (0.7, 0.1)},
     "advise": {"batch": 1, "rate": ["{draft}=0.9"]},
@@ -118,7 +118,7 @@ def test_a_draft_that_the_engine_does_not_run(verb: str) -> None:
     assert "cannot run" not in doubts_of(verb, "medusa", calibration="ideal")
 
 
-@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("advise", "schedule", "tree")])
+@pytest.mark.parametrize("verb", [v for v in VERBS if v not in ("advise", "ops", "schedule", "tree")])
 def test_an_acceptance_at_one_length_used_for_another(verb: str) -> None:
     assert "is used for 30" in doubts_of(verb, gamma=30, max_gamma=30)
 
@@ -139,8 +139,29 @@ def test_a_draft_that_is_doubted_is_doubted_too_where_it_does_not_pay() -> None:
     question = {"gamma": None, "draft_kv": "h2o:2", "alpha": 0.1, "context": 200}
     assert "KV budget 2: " in doubts_of("whatif", **question)
     perfect = [doubts_of("whatif", **question | {"alpha": alpha, "gamma": 3}) for alpha in (1.0, 0.999)]
-    assert ["the speedup is an upper bound" in line for line in perfect] == [True, False]
+    assert ["acceptance 1): the answer is the best case" in line for line in perfect] == [True, False]
     assert "KV budget" not in doubts_of("whatif", **question | {"gamma": 0, "alpha": None})
+
+
+@pytest.mark.parametrize("stage", ["target", "verify", "draft"])
+def test_operations_have_warnings_only_about_the_pass_they_show(stage: str) -> None:
+    found = doubts_of("ops", gamma=3, alpha=1.0, stage=stage)
+    assert "accepted" not in found
+    assert "acceptance" not in found
+    about_draft = ("this engine cannot run the draft", "no draft_kv was given")
+    assert [words in found for words in about_draft] == [stage == "draft"] * 2
+
+
+@pytest.mark.parametrize(
+    ("verb", "shown"),
+    [("whatif", True), ("traffic", True), ("schedule", True), ("compare", False)],
+)
+def test_a_wider_interval_is_only_said_where_an_interval_is_shown(verb: str, shown: bool) -> None:
+    found = doubts_of(
+        verb, draft="eagle3", **{name: None for name in ("alpha", "rate") if name in VERBS[verb]}
+    )
+    assert "tokens it may be lower" in found
+    assert ("so the interval is wider" in found) == shown
 
 
 PICTURES = {
@@ -161,7 +182,7 @@ def test_a_picture_says_its_doubts(picture: str, tmp_path: Path, capsys: pytest.
     assert f"context 65536 {added}" in printed
     assert "KV budget 8: " in printed
     assert "does not fit" not in printed
-    assert ("every drafted token is accepted" in printed) == (picture != "ratios")
+    assert ("every drafted token is accepted" in printed) == (picture not in ("ratios", "roofline"))
 
 
 ASKS = {

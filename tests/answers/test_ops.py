@@ -7,6 +7,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.errors import InputError
+from tests.commands import run
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "model": ("llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3", "gpt-oss-20b", "gemma-2-9b"),
@@ -84,6 +85,14 @@ def test_engines_gather_the_logits_of_every_pass(engine: str, stage: str) -> Non
 def test_other_stacks_gather_none() -> None:
     a = pm.ops(**EIGHT_H100, calibration="h100-sxm-80gb.magicdec", batch=2, stage="target")
     assert "logits" not in {row.name for row in a.ops}
+
+
+@pytest.mark.parametrize(("stage", "where"), [("target", "2 stages of 2 x h100-"), ("draft", "2 x h100-")])
+def test_the_title_has_the_stages_of_the_pass(stage: str, where: str, capsys) -> None:
+    question = "ops --model llama-3.1-8b --hardware h100 --tp 2 --pp 2 -b 4 -c 8k --draft eagle3 --pass"
+    printed = run(capsys, *question.split(), stage)
+    assert f"llama-3.1-8b on {where}" in printed.splitlines()[0]
+    assert (" send\n" in printed) == (stage == "target"), "which is no all-reduce"
 
 
 def test_a_step_that_waits_for_the_host_takes_as_long_on_every_device() -> None:

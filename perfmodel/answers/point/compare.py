@@ -17,7 +17,7 @@ import numpy as np
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import SHARE, argument, asks, question
 from perfmodel.answers.point.apart import Apart, check_apart, drafter_apart
-from perfmodel.answers.question import Options, Query, arguments as arg, doubts, resolve
+from perfmodel.answers.question import NO_INTERVAL, Options, Query, arguments as arg, doubts, resolve
 from perfmodel.answers.readers import MaybeReal, Whole, whole
 from perfmodel.answers.text import devices, model_and_shape, tokens
 from perfmodel.costs.sharding import check_tensor_parallel
@@ -197,12 +197,13 @@ def compare(question: CompareQuery) -> Comparison:
     draft = scenario.draft
     asked = asked_name(query.model, scenario.target)
     figures = {f.name: getattr(comparison, f.name) for f in fields(comparison)}
+    doubtful = doubts(query, scenario, 1.0, context, gamma, shown=NO_INTERVAL)
     return Comparison(
         query=replace(query, model=asked, draft=draft.name, draft_kv=draft.kv.label()),
         shape=scenario.target.name,
         **figures,
         apart=elsewhere,
-        warnings=(*doubts(query, scenario, 1.0, context, gamma), *many.shortage(gamma + 1.0)),
+        warnings=(*doubtful, *many.shortage(gamma + 1.0)),
     )
 
 

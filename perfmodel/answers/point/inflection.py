@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from perfmodel.answers import readers
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
-from perfmodel.answers.question import Options, arguments as arg, doubts, length_of, resolve, with_draft
+from perfmodel.answers.question import (
+    NO_INTERVAL,
+    Options,
+    arguments as arg,
+    doubts,
+    length_of,
+    resolve,
+    with_draft,
+)
 from perfmodel.answers.text import tokens
 from perfmodel.errors import InputError
 from perfmodel.speculation import DEFAULT_BATCH_RANGE, ContextLengths, context_lengths, memory_of
@@ -109,5 +117,5 @@ def inflection(question: InflectionQuery) -> Inflection:
         scenario.machine.calibration.name,
         *lengths,
         at_best,
-        doubts(question, scenario, batch, longest, gamma, alone),
+        doubts(question, scenario, batch, longest, gamma, alone, NO_INTERVAL),
     )

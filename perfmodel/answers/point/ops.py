@@ -5,8 +5,8 @@ from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
-from perfmodel.answers.question import Query, acceptances_of, doubts, length_of, resolve, resolve_costs
-from perfmodel.answers.text import devices, limiter, model_and_shape, seconds
+from perfmodel.answers.question import Query, Shown, acceptances_of, doubts, length_of, resolve, resolve_costs
+from perfmodel.answers.text import devices_of_stages, limiter, model_and_shape, seconds
 from perfmodel.costs.operation import Op
 from perfmodel.costs.pass_time import PassTime
 from perfmodel.costs.roofline import Machine
@@ -65,6 +65,7 @@ class Ops(Answer):
 
     - query_tokens: number of new tokens per sequence.
     - model, shape: the model of the pass, and the bundled model whose shape it has.
+    - tp, pp: the devices of a pipeline stage, and the number of stages. A draft has one stage.
     - total: the time of the whole pass.
     """
 
@@ -74,6 +75,7 @@ class Ops(Answer):
     shape: str
     hardware: str
     tp: int
+    pp: int
     batch: float
     context: float
     ops: tuple[OpRow, ...]
@@ -81,10 +83,11 @@ class Ops(Answer):
     warnings: tuple[str, ...]
 
     def headline(self) -> str:
-        where = f"{model_and_shape(self.model, self.shape)} on {devices(self.hardware, self.tp)}"
+        where = devices_of_stages(self.hardware, self.tp, self.pp)
         return (
-            f"{self.stage} pass of {where}: {len(self.ops)} operations, "
-            f"{seconds(self.total.predicted_s)}, limited by {limiter(self.total.limiter)}"
+            f"{self.stage} pass of {model_and_shape(self.model, self.shape)} on {where}: "
+            f"{len(self.ops)} operations, {seconds(self.total.predicted_s)}, "
+            f"limited by {limiter(self.total.limiter)}"
         )
 
 
@@ -111,7 +114,8 @@ def ops(query: OpsQuery) -> Ops:
         model = scenario.target
         machine = scenario.machine
         listed = scenario.target_ops(batch, context, tokens)
-    verified = max(gamma, int(query.stage == "draft"))
+    verified = 0 if query.stage == "target" else max(gamma, 1)
+    shown = Shown(draft=query.stage == "draft", acceptance=False, interval=False)
     return Ops(
         stage=query.stage,
         query_tokens=tokens,
@@ -119,11 +123,12 @@ def ops(query: OpsQuery) -> Ops:
         shape=model.name,
         hardware=machine.gpu.label,
         tp=machine.tensor_parallel,
+        pp=1 if query.stage == "draft" else query.pp,
         batch=query.batch,
         context=query.context,
         ops=tuple(_rows(machine, listed, batch * tokens)),
         total=machine.time(listed, batch * tokens).at(),
-        warnings=doubts(query, scenario, batch, context, verified),
+        warnings=doubts(query, scenario, batch, context, verified, shown=shown),
     )
 
 

@@ -8,6 +8,8 @@ from perfmodel.answers.question.acceptance_of import (
     published_head,
 )
 from perfmodel.answers.question.caveats import (
+    NO_INTERVAL,
+    Shown,
     common_doubts,
     doubts,
     of_draft,
@@ -35,12 +37,14 @@ from perfmodel.answers.question.resolving import (
 )
 
 __all__ = [
+    "NO_INTERVAL",
     "OF_SERVER",
     "CommonOptions",
     "Named",
     "Options",
     "Query",
     "RunsIn",
+    "Shown",
     "acceptance_by_context",
     "acceptances_of",
     "check_head",

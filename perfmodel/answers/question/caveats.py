@@ -8,6 +8,7 @@ about the device.
 
 import math
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.defects import defect_warning, known_defects
@@ -54,6 +55,20 @@ acceptance was measured. `Acceptance.log_distance` is the logarithm of this fact
 """
 
 
+class Shown(NamedTuple):
+    """Whether an answer shows times of a draft, anything that depends on an acceptance, and intervals. An
+    answer has no warnings about anything that it does not show.
+    """
+
+    draft: bool = True
+    acceptance: bool = True
+    interval: bool = True
+
+
+ALL_SHOWN = Shown()
+NO_INTERVAL = Shown(interval=False)
+
+
 def doubts(
     question: CommonOptions,
     scenario: Scenario,
@@ -61,13 +76,15 @@ def doubts(
     context: float,
     gamma: int,
     room: Memory[float] | None = None,
+    shown: Shown = ALL_SHOWN,
 ) -> tuple[str, ...]:
     """The warnings of `common_doubts`, and a warning if the engine does not run the draft. This function is
     for answers that do not say elsewhere whether the engine runs the draft.
     """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
-    refused = [f"this engine cannot run the draft: {runs.text}"] if runs and gamma and not runs.runs else []
-    return (*common_doubts(question, scenario, batch, context, gamma, room), *refused)
+    is_refused = runs and gamma and shown.draft and not runs.runs
+    refused = [f"this engine cannot run the draft: {runs.text}"] if runs and is_refused else []
+    return (*common_doubts(question, scenario, batch, context, gamma, room, shown), *refused)
 
 
 def common_doubts(
@@ -77,13 +94,14 @@ def common_doubts(
     context: float,
     gamma: int,
     room: Memory[float] | None = None,
+    shown: Shown = ALL_SHOWN,
 ) -> tuple[str, ...]:
     """Warnings about assumptions, context length, memory, draft, acceptance, engine, constants and device.
 
     - room: the memory at this point, if it was computed already.
     """
     room = room or memory_of(scenario, batch, context, gamma, question.memory_fraction).single()
-    drafts = gamma or getattr(question, "gamma", 0) is None
+    drafts = shown.draft and (gamma or getattr(question, "gamma", 0) is None)
     sentences: list[str] = []
     if drafts and isinstance(question, Options):
         sentences += assumed(question, scenario)
@@ -100,8 +118,8 @@ def common_doubts(
     sentences += rack_doubts(question, scenario, batch, gamma)
     sentences += room.shortage(batch)
     sentences += of_batch(scenario, batch, context)
-    if gamma:
-        sentences += of_acceptance(scenario, context, gamma)
+    if gamma and shown.acceptance:
+        sentences += of_acceptance(scenario, context, gamma, shown.interval)
     if drafts:
         sentences += of_draft(scenario, context)
     if gamma:
@@ -192,8 +210,8 @@ def of_weights(question: CommonOptions, scenario: Scenario, conversion: Conversi
         )
     if scenario.machine.host_experts or scenario.machine.host_layers:
         yield (
-            "the times of layers and experts on the host are fitted to two runs of one repository: the "
-            "interval does not cover them"
+            "the times of layers and experts on the host are fitted to two runs of one repository, and no "
+            "interval covers their error"
         )
 
 
@@ -217,15 +235,17 @@ def beyond(model: str, scenario: Scenario, context: float, gamma: int) -> Iterat
             yield f"context {context_text(context)} (+{gamma + 1}) is beyond {name}'s maximum of {most}"
 
 
-def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[str]:
+def of_acceptance(scenario: Scenario, context: float, gamma: int, has_interval: bool = True) -> Iterator[str]:
     """Warnings about an acceptance that is 1, that was measured at another draft length, or that was only
     measured at shorter contexts. There is also a note if the acceptance limits the draft length.
+
+    - has_interval: whether the answer has an interval, which is then wider at a longer context.
     """
     known = scenario.acceptance
     if known is None:
         return
     if float(known.tokens_per_iteration(gamma)) == gamma + 1:
-        yield "every drafted token is accepted (acceptance 1): the speedup is an upper bound"
+        yield "every drafted token is accepted (acceptance 1): the answer is the best case"
     if float(known.log_distance(gamma)) > STRETCHED and known.alpha != 0:
         nearest = min(
             known.measured_at, key=lambda m: float(known.replace(measured_at=(m,)).log_distance(gamma))
@@ -242,7 +262,8 @@ def of_acceptance(scenario: Scenario, context: float, gamma: int) -> Iterator[st
             "--acceptance)"
         )
     if is_beyond_measured_context(scenario, context):
-        yield _of_longer_context(known.measured_context, context)
+        wider = ", so the interval is wider" if has_interval else ""
+        yield f"{_of_longer_context(known.measured_context, context)}{wider}"
 
 
 def _of_longer_context(longest: float | None, context: float) -> str:
@@ -250,11 +271,11 @@ def _of_longer_context(longest: float | None, context: float) -> str:
     if longest is None or longest == SHORT_TOKENS:
         return (
             f"the acceptance was published for short prompts; at {context_text(context)} tokens it may be "
-            "lower, so the interval is wider"
+            "lower"
         )
     return (
         f"the acceptance was measured at up to {longest:.0f} tokens; at {context_text(context)} tokens it "
-        "may be lower, so the interval is wider"
+        "may be lower"
     )
 
 

@@ -6,7 +6,15 @@ from dataclasses import KW_ONLY, dataclass
 
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
-from perfmodel.answers.question import CommonOptions, arguments as arg, doubts, of_draft, parse_rate, resolve
+from perfmodel.answers.question import (
+    NO_INTERVAL,
+    CommonOptions,
+    arguments as arg,
+    doubts,
+    of_draft,
+    parse_rate,
+    resolve,
+)
 from perfmodel.answers.readers import MaybeWholes, Parsed, rate
 from perfmodel.answers.text import ratio_text
 from perfmodel.errors import refuse
@@ -136,7 +144,7 @@ def hierarchy(question: HierarchyQuery) -> Hierarchy:
     alone = predict(middle, Workload.of(batch, context), DEFAULT_MAX_GAMMA)
     longest = best.gamma_1 + best.gamma_2
     room = memory_of_both(small, middle, batch, context, longest, query.memory_fraction)
-    notes = (*doubts(query, middle, batch, context, longest, room), *of_draft(small, context))
+    notes = (*doubts(query, middle, batch, context, longest, room, NO_INTERVAL), *of_draft(small, context))
     return Hierarchy(
         batch=batch,
         context=context,

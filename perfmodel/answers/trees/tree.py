@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from perfmodel.answers.answer import Answer
 from perfmodel.answers.declaration import argument, asks, question
 from perfmodel.answers.question import (
+    NO_INTERVAL,
     CommonOptions,
     arguments as arg,
     doubts,
@@ -166,5 +167,5 @@ def tree(question: TreeQuery) -> TreeAnswer:
         source=acceptance.source,
         fits=room.fits,
         max_batch=room.max_batch,
-        warnings=doubts(query, scenario, batch, context, max(shape.size - 1, 1), room),
+        warnings=doubts(query, scenario, batch, context, max(shape.size - 1, 1), room, NO_INTERVAL),
     )
