@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from perfmodel.answers.advice.advice import ON, AdviseVerdict
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.likely import cautious_point, likely_gains, named_point
-from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of
+from perfmodel.answers.advice.margins import BreakEven, Robustness, break_evens, robustness_of, surest_draft
 from perfmodel.answers.advice.one_server import point_verdict
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
@@ -114,10 +114,15 @@ def _verdict(
 
     - rival: the best point with a draft.
 
-    A draft must pay off at its own batch, as in `whatif`, and must beat the best baseline.
+    A draft must pay off at its own batch, as in `whatif`, and must beat the best baseline. If no draft has a
+    known acceptance, and none pays off with any, the verdict is that of the acceptance 1, as in `whatif`.
     """
+    if would_pay:
+        return "unknown_acceptance"
     if rival is None:
-        return "unknown_acceptance" if would_pay else "do_not_speculate"
+        rival = surest_draft(query, chosen)
+    if rival is None:
+        return "do_not_speculate"
     at_its_batch = point_verdict(query, rival)
     if at_its_batch == "too_close_to_call":
         return "too_close_to_call"

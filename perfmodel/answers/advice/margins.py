@@ -12,7 +12,7 @@ from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.prices import Priced, price
-from perfmodel.answers.advice.ranking import PricedPoint, best
+from perfmodel.answers.advice.ranking import PricedPoint, best, best_of
 from perfmodel.specs.engines.source_errors import extra_share
 from perfmodel.speculation import (
     alpha_from_tokens_per_iteration,
@@ -211,10 +211,26 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
     All drafts have the layout of the best baseline. Drafts that the engine does not run are only included
     with `any_draft`. A draft is left out if it does not pay off even if every token is accepted.
     """
+    accepted, drafted = _all_accepted(query, baseline)
+    least: dict[str, BreakEven] = {}
+    reachable = [even for x in drafted if (even := _break_even(x, accepted, baseline)) is not None]
+    for even in sorted(reachable, key=lambda even: even.smallest_alpha):
+        least.setdefault(even.draft, even)
+    return tuple(least.values())
+
+
+def surest_draft(query: AdviseQuery, baseline: PricedPoint) -> PricedPoint | None:
+    """The best point with a draft whose acceptance is unknown, if every token is accepted. The layout is that
+    of the best baseline. The result is None if no such draft runs and fits in memory.
+    """
+    accepted, drafted = _all_accepted(query, baseline)
+    return best_of(drafted, accepted)
+
+
+def _all_accepted(query: AdviseQuery, baseline: PricedPoint) -> tuple[AdviseQuery, list[Priced]]:
+    """The drafts whose acceptance is unknown, if every token is accepted, and the question about them."""
     certain = "/".join(["1"] * query.max_gamma)
     rates = {f"{name}@{kv.label()}": certain for name, kv in without_acceptance(query)}
-    if not rates:
-        return ()
     searched = query.batches(baseline.layout)
     step = -(-searched.size // MOST_BATCHES)
     batches = tuple(np.union1d(searched[::step], [baseline.batch]))
@@ -226,14 +242,11 @@ def break_evens(query: AdviseQuery, baseline: PricedPoint) -> tuple[BreakEven, .
         acceptance=None,
         batch=batches,
     )
+    if not rates:
+        return accepted, []
     candidates = find_candidates(accepted, [baseline.layout])
     allowed = [candidate for candidate in candidates.drafted if query.may_choose(candidate.runs)]
-    drafted = price(candidates.baselines, allowed, accepted).drafted
-    least: dict[str, BreakEven] = {}
-    reachable = [even for x in drafted if (even := _break_even(x, accepted, baseline)) is not None]
-    for even in sorted(reachable, key=lambda even: even.smallest_alpha):
-        least.setdefault(even.draft, even)
-    return tuple(least.values())
+    return accepted, price(candidates.baselines, allowed, accepted).drafted
 
 
 def _break_even(priced: Priced, query: AdviseQuery, baseline: PricedPoint) -> BreakEven | None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
@@ -209,3 +210,20 @@ def test_likely_gains_of_the_first_two_drafts_are_named_unless_they_round_to_non
     else:
         assert re.findall(r"typical (\w) draft", text) == named
     assert likely_text(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("draft", "context", "verdicts"),
+    [
+        ("qwen3-0.6b", 32768, ("too_close_to_call", "too_close_to_call")),
+        ("qwen3-4b", 4096, ("does_not_pay", "do_not_speculate")),
+    ],
+)
+def test_a_draft_that_never_pays_has_the_verdict_of_whatif(draft: str, context: int, verdicts) -> None:
+    """Even with acceptance 1 the draft is slower than the baseline, but the interval may reach above 1."""
+    asked = {"model": "qwen3-30b-a3b-2507", "hardware": "apple-m4-pro-64gb", "engine": "mlx"}
+    asked |= {"draft": draft, "context": context}
+    point = pm.whatif(**asked, batch=1, weights="4bit")
+    answer = pm.advise(**asked, weights="4bit")
+    assert point.break_even_alpha is None
+    assert (point.verdict, answer.verdict) == verdicts

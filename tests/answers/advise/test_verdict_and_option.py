@@ -106,8 +106,9 @@ def test_where_the_baseline_is_best_a_draft_that_is_close_at_its_own_batch_leave
 
 @pytest.mark.parametrize(("would_pay", "verdict"), [((), "do_not_speculate"), ((1,), "unknown_acceptance")])
 def test_without_a_known_acceptance_the_verdict_is_open_if_some_acceptance_would_pay(
-    would_pay, verdict
+    monkeypatch, would_pay, verdict
 ) -> None:
+    monkeypatch.setattr(decision, "surest_draft", lambda query, baseline: None)
     assert decision._verdict(None, SimpleNamespace(gamma=0), None, None, would_pay) == verdict
 
 
