@@ -79,10 +79,11 @@ def smaller_cache(question: AdviseQuery, chosen: Served) -> SmallerServers | Non
     if not found_caches:
         return None
     smaller = replace(found_caches[0], gpus=layout.gpus)
-    best = best_on(smaller, [layout, *_with_half_the_groups(question, layout)])
+    most = max(chosen.asked.max_concurrency or (0,))
+    most_s = (NOTICED if chosen.seats < most else MUCH_SOONER) * chosen.request_s
+    best = best_on(smaller, [layout, *_with_half_the_groups(question, layout)], most_s=most_s)
     if best is None:
         return None
-    most = max(chosen.asked.max_concurrency or (0,))
     more_seats = chosen.seats < most and best.seats > chosen.seats
     if best.request_s > (NOTICED if more_seats else MUCH_SOONER) * chosen.request_s:
         return None

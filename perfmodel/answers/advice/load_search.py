@@ -127,6 +127,18 @@ def may_suffice(estimate: Served) -> bool:
     return estimate.row.ttft_s is not None and (share is None or share >= LEAST_SHARE)
 
 
+def may_take(estimate: Served, most_s: float) -> bool:
+    """Whether a replay may find that a request takes at most `most_s` seconds. The bound on the error of the
+    closed form does not hold for crowded servers and for servers with a queue.
+
+    - estimate: the prediction with the closed form.
+    """
+    doubts = estimate.row.doubts
+    if estimate.queues or Doubt.CROWDED in doubts:
+        return True
+    return estimate.request_s <= (MOST_OFF if doubts else 1.0) * most_s
+
+
 def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     """Whether another candidate is certainly better, even if the closed form has its largest error. A simpler
     layout, or a layout with more room below the limits, may take slightly longer (`safest_of_best`).

@@ -7,7 +7,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, find_candidates
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import order
-from perfmodel.answers.advice.load_search import may_suffice
+from perfmodel.answers.advice.load_search import may_suffice, may_take
 from perfmodel.answers.advice.nearest import reaches_of, served_by
 from perfmodel.answers.advice.reach import Reach, load_of
 from perfmodel.answers.advice.replayed_servers import fewest_of
@@ -51,12 +51,17 @@ def reaches_on(question: AdviseQuery, layouts: list[Layout]) -> list[Reach]:
 
 
 def best_on(
-    question: AdviseQuery, layouts: list[Layout], time: Callable[[Served], float] | None = None
+    question: AdviseQuery,
+    layouts: list[Layout],
+    time: Callable[[Served], float] | None = None,
+    most_s: float = math.inf,
 ) -> Served | None:
     """The best servers of some layouts by `order`, with or without a draft. The result is None if no servers
     can serve the load within the limits.
 
     - time: a function that replaces `order`. The servers with its smallest value are best.
+    - most_s: the longest time of a request that helps the caller. Servers with certainly longer times are not
+      replayed.
     """
     try:
         found = find_candidates(question, layouts)
@@ -67,7 +72,9 @@ def best_on(
         served
         for candidates, drafts in ((found.baselines, False), (drafted, True))
         for candidate in candidates
-        if (served := _estimated(question, candidate, drafts)) is not None and may_suffice(served)
+        if (served := _estimated(question, candidate, drafts)) is not None
+        and may_suffice(served)
+        and may_take(served, most_s)
     ]
 
     def worth(served: Served) -> float | tuple[float, float]:

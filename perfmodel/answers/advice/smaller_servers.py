@@ -2,6 +2,7 @@
 GPUs.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -94,8 +95,10 @@ def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerS
     """
     layout = before.candidate.layout
     half = None if question.tp or question.ep else layout.halved
-    flags, question, best = best_with_seats(flags, question, [layout] if half is None else [layout, half])
-    if best is None or best.request_s > MUCH_SOONER * before.request_s:
+    layouts = [layout] if half is None else [layout, half]
+    most_s = MUCH_SOONER * before.request_s
+    flags, question, best = best_with_seats(flags, question, layouts, most_s)
+    if best is None or best.request_s > most_s:
         return None
     gain = sooner_text(before, best)
     alternative = started(f"With {flags} {gain}: {served_with_draft(best)}", question, best)
@@ -103,16 +106,18 @@ def _sooner_ended(flags: str, question: AdviseQuery, before: Served) -> SmallerS
 
 
 def best_with_seats(
-    flags: str, question: AdviseQuery, layouts: list[Layout]
+    flags: str, question: AdviseQuery, layouts: list[Layout], most_s: float = math.inf
 ) -> tuple[str, AdviseQuery, Served | None]:
     """The best servers in a format on some layouts, and the format. If requests wait for a seat, the format
     includes an FP8 cache, provided that requests then end sooner.
+
+    - most_s: as in `best_on`.
     """
-    best = best_on(question, layouts)
+    best = best_on(question, layouts, most_s=most_s)
     if best is None or not best.queues:
         return flags, question, best
     for more, smaller in with_smaller_cache(f"{flags} ", question):
-        other = best_on(smaller, layouts)
+        other = best_on(smaller, layouts, most_s=most_s)
         if other is not None and other.request_s <= NOTICED * best.request_s:
             return more, smaller, other
     return flags, question, best

@@ -2,6 +2,7 @@
 backend, or a larger share of the memory.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -27,10 +28,11 @@ def with_other_backend(question: AdviseQuery, chosen: Served) -> Iterator[tuple[
     if question.attention_backend is not None or question.kv_reread is not None:
         return
     layout = chosen.candidate.layout
+    most_s = math.inf if question.objective == "latency" else chosen.request_s / BETTER_SWITCH
     found: list[tuple[float, AdviseQuery, Served]] = []
     for name in other_backends(chosen.candidate.scenario):
         changed = replace(question, gpus=layout.gpus, attention_backend=name)
-        best = best_on(changed, [layout])
+        best = best_on(changed, [layout], most_s=most_s)
         if best is not None:
             found.append((time_s(chosen, question) / time_s(best, question), changed, best))
     gain, changed, best = max(found, key=lambda each: each[0], default=(0.0, question, chosen))

@@ -144,7 +144,7 @@ def test_an_fp8_cache_saves_fifteen_per_cent_or_five_where_more_of_the_clients_t
 
     def with_fp8(request_s: float) -> SmallerServers | None:
         best = servers(WHOLE, request_s, 0.5, seats_with_fp8)
-        monkeypatch.setattr(beside_load, "best_on", lambda asked, layouts: best)
+        monkeypatch.setattr(beside_load, "best_on", lambda asked, layouts, most_s: best)
         monkeypatch.setattr(beside_load, "served_with_draft", lambda served: "these servers")
         monkeypatch.setattr(beside_load, "started", lambda text, question, served: text)
         return beside_load.smaller_cache(QUESTION, chosen)
@@ -162,7 +162,7 @@ def test_an_fp8_cache_saves_fifteen_per_cent_or_five_where_more_of_the_clients_t
 def test_an_fp8_cache_is_also_tried_with_half_of_the_attention_groups(monkeypatch, dp, stated, tried) -> None:
     """Unless the question states their number."""
     layouts: list[Layout] = []
-    monkeypatch.setattr(beside_load, "best_on", lambda asked, given: layouts.extend(given))
+    monkeypatch.setattr(beside_load, "best_on", lambda asked, given, most_s: layouts.extend(given))
     layout = Layout(8, 1, 8, dp)
     assert beside_load.smaller_cache(replace(QUESTION, dp=stated), servers(layout, 10.0, 0.5)) is None
     assert layouts == [layout, *(Layout(8, 1, 8, half) for half in tried)]

@@ -7,7 +7,7 @@ import pytest
 
 from perfmodel.answers.advice import load_search
 from perfmodel.answers.advice.load_order import safest_of_best, used
-from perfmodel.answers.advice.load_search import _is_beaten, _is_worth_a_replay, may_suffice
+from perfmodel.answers.advice.load_search import _is_beaten, _is_worth_a_replay, may_suffice, may_take
 from perfmodel.answers.load.closed_form_range import Doubt
 
 LIMITED = SimpleNamespace(objective="throughput", latency_limits_ms={"tpot": 30.0})
@@ -76,6 +76,23 @@ def test_a_replay_may_find_enough_from_sixty_per_cent_on_and_none_below_half_a_p
 )
 def test_a_candidate_is_beaten_beyond_the_error_of_the_closed_form(estimate: dict, beaten: bool) -> None:
     assert _is_beaten(server(**estimate), server(), FREE) is beaten
+
+
+@pytest.mark.parametrize(
+    ("estimate", "may"),
+    [
+        ({"request_s": 2.0}, True),
+        ({"request_s": 2.01}, False),
+        ({"request_s": 2.05, "doubts": (Doubt.BUNCHED,)}, True),
+        ({"request_s": 2.07, "doubts": (Doubt.BUNCHED,)}, False),
+        ({"request_s": 9.0, "doubts": (Doubt.CROWDED,)}, True),
+        ({"request_s": 9.0, "queues": True}, True),
+    ],
+)
+def test_servers_are_not_replayed_for_a_time_beyond_the_error_of_the_closed_form(
+    estimate: dict, may: bool
+) -> None:
+    assert may_take(server(**estimate), most_s=2.0) is may
 
 
 def replayed_of(monkeypatch, gpus: int | None, *servers: tuple[float, dict[str, Any]]) -> list[float]:

@@ -58,7 +58,7 @@ def on_given_gpus(
     weights = [flags for flags in times if "kv" not in flags]
     tried = set()
 
-    def best_on(asked: SimpleNamespace, layouts: list[Layout]) -> SimpleNamespace:
+    def best_on(asked: SimpleNamespace, layouts: list[Layout], most_s: float) -> SimpleNamespace:
         tried.update(each.label() for each in layouts)
         return served(8, times[asked.flags], queues)
 
