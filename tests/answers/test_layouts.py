@@ -195,6 +195,22 @@ def test_kinds_of_device_are_ranked_by_price_where_one_is_given() -> None:
         advise("llama-3.1-70b", kinds, gpus=8, price="2,3")
 
 
+def test_the_larger_machine_is_named_with_its_line_where_it_gives_more_in_all() -> None:
+    asked = {"weights": "fp8", "input_len": 1024, "output_len": 200}
+    answer = advise("llama-3.1-8b", "1xb200,4xh100", **asked)
+    assert answer.chosen.hardware == "b200"
+    most = max(answer.by_hardware, key=lambda p: p.all_servers_tokens_per_s)
+    (first, *_) = answer.alternatives
+    assert first.text.startswith(f"4 x h100 ({most.layout}, ")
+    totals = [f"{p.all_servers_tokens_per_s:,.0f}" for p in (most, answer.chosen)]
+    assert "{} tokens/s in all instead of {}".format(*totals) in first.text
+    assert first.servers == most.replicas
+    assert "vllm serve" in first.line
+    for other in ({"hardware": "4xb200,4xh100"}, {"hardware": "1xb200,4xh100", "price": "5,2"}):
+        equal = advise("llama-3.1-8b", **asked, **other)
+        assert not any("in all" in each.text for each in equal.alternatives)
+
+
 def test_smaller_weights_are_named_once_where_several_kinds_of_device_are_compared() -> None:
     load = {"request_rate": 24, "input_len": 500, "output_len": 200}
     answer = advise("mistral-7b-v0.3", "l40s,a100", price="1,9", objective="cost", **load)

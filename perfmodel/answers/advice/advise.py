@@ -9,7 +9,12 @@ from dataclasses import replace
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.other_kinds import OfKind, nearest_kind, with_smaller_weights_on_all
+from perfmodel.answers.advice.other_kinds import (
+    OfKind,
+    most_in_all,
+    nearest_kind,
+    with_smaller_weights_on_all,
+)
 from perfmodel.answers.declaration import asks
 
 
@@ -33,4 +38,6 @@ def advise(question: AdviseQuery) -> Advice:
     picks = tuple(each.pick for each in feasible if each.pick is not None)
     lines = {each.line for each in answer.alternatives if each.line is not None}
     smaller = [each for each in with_smaller_weights_on_all(kinds, best) if each.line not in lines]
-    return replace(answer, by_hardware=picks, alternatives=(*smaller, *answer.alternatives))
+    return replace(
+        answer, by_hardware=picks, alternatives=(*most_in_all(feasible), *smaller, *answer.alternatives)
+    )

@@ -1,4 +1,6 @@
-"""Chooses among several kinds of device, and tries FP8 weights on each kind."""
+"""Chooses among several kinds of device, names the machine with the most tokens/s in all, and tries FP8
+weights on each kind.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -93,6 +95,38 @@ def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: OfKind) -> t
     gain = best.cost / smaller.cost
     if gain <= 1.0 + ALIKE:
         return ()
-    draft = f"{p.draft}, gamma {p.gamma}" if p.gamma else "no draft"
-    text = f"With --weights {SMALLER} {gain:.2f} times as good: {p.layout} on {p.hardware}, {draft}"
+    text = f"With --weights {SMALLER} {gain:.2f} times as good: {p.layout} on {p.hardware}, {_draft(p)}"
     return (Alternative(f"{text}, batch {p.batch}", p.replicas, smaller.line()),)
+
+
+def most_in_all(feasible: Sequence[OfKind]) -> tuple[Alternative, ...]:
+    """The machine with the most tokens/s in all, if it is not the choice. The result is empty if the ranking
+    is not by tokens/s per device, if the question does not state the number of devices of each kind, or if
+    these numbers are equal.
+
+    - feasible: the choices of all kinds with a choice, the best kind first.
+    """
+    best = feasible[0]
+    sizes = {each.question.gpus for each in feasible}
+    per_device = best.question.objective == "throughput" and best.question.dollars is None
+    if not per_device or None in sizes or len(sizes) == 1:
+        return ()
+    most = max(feasible, key=_in_all)
+    if most.pick is None or _in_all(most) <= (1.0 + ALIKE) * _in_all(best):
+        return ()
+    p = most.pick
+    text = (
+        f"{p.gpus} x {p.hardware} ({p.layout}, {_draft(p)}): {_in_all(most):,.0f} tokens/s in all instead of "
+        f"{_in_all(best):,.0f}; the ranking is by tokens/s per GPU"
+    )
+    return (Alternative(text, p.replicas, most.line()),)
+
+
+def _in_all(found: OfKind) -> float:
+    """Tokens/s of all servers of a choice; 0 without one."""
+    return 0.0 if found.pick is None else found.pick.all_servers_tokens_per_s
+
+
+def _draft(pick: Pick) -> str:
+    """The draft with its length in words."""
+    return f"{pick.draft}, gamma {pick.gamma}" if pick.gamma else "no draft"
