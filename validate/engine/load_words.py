@@ -40,12 +40,14 @@ _PROMPT = (
         re.I,
     ),
 )
+_NO_LIMIT = r"\b(?! ?(?:w(?!ith\b)|[sl]))"
+"""No word such as window, size or limit follows."""
 _CACHED = (
     re.compile(
-        rf"(?:\bat|@) ?(?:~|≈|about )?{_TOKENS} (?:tokens? )?(?:of )?(?:context|ctx|depth)\b(?! ?[wsl])", re.I
+        rf"(?:\bat|@) ?(?:~|≈|about )?{_TOKENS} (?:tokens? )?(?:of )?(?:context|ctx|depth){_NO_LIMIT}", re.I
     ),
     re.compile(rf"\bdepth(?: of |\s*[:=]\s*| ){_TOKENS}", re.I),
-    re.compile(rf"(?<![\d.,]){_TOKENS} tokens? (?:of|in) (?:context|ctx)\b(?! ?[wsl])", re.I),
+    re.compile(rf"(?<![\d.,]){_TOKENS} tokens? (?:of|in) (?:context|ctx){_NO_LIMIT}", re.I),
 )
 """The cached tokens of a sequence. A window, size or limit of the context is no such number."""
 _PAIR = re.compile(

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 from perfmodel.errors import InputError
 from perfmodel.reading import MAX_BYTES, read_text
 from perfmodel.validate.engine.acceptance import counts_drafts
+from perfmodel.validate.engine.acceptance.sglang_lengths import LONGEST_DRAFT
 from perfmodel.validate.engine.cache_size import TITLE, printed_cache_tokens
 from perfmodel.validate.engine.drafting_words import stops_early
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
@@ -35,8 +36,10 @@ OF_EARLY_STOPS = (
     "p-min ends drafts early, so gamma is their mean length: drafted tokens / iterations, rounded"
 )
 """The meaning of the draft length in a text about a server with p-min."""
-PROBE = GivenFacts(batch=1.0, input=USUAL_CONTEXT, output=1.0, gamma=1, accepted=1.0)
-"""Values for missing facts, to find out what else is missing."""
+PROBE = GivenFacts(batch=1.0, input=USUAL_CONTEXT, output=1.0, gamma=LONGEST_DRAFT, accepted=1.0)
+"""Values for missing facts, to find out what else is missing. No text states more tokens per iteration than
+this draft length allows.
+"""
 
 
 class ExpectedGain(NamedTuple):

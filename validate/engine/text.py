@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from perfmodel.errors import InputError
 from perfmodel.reading import parse_json
+from perfmodel.validate.engine.unwrapped import unwrapped
 
 MAX_COUNT = 1e18
 """Largest number in a text. Sums of such numbers stay finite."""
@@ -68,7 +69,7 @@ def plain(text: str) -> str:
     shortened to `WIDEST`, and broken lines are joined. Cells of tables are separated by bars, and
     numbers such as 38,70 have decimal points.
     """
-    short = _LONG_RUN.sub(r"\1", _out_of_containers(text))
+    short = _without_long_runs(unwrapped(_without_long_runs(text)))
     lines = _FENCE.sub("", _COLOUR.sub("", short)).split("\n")
     for prefix in _PREFIXES:
         lines = _unprefixed(lines, prefix)
@@ -76,22 +77,8 @@ def plain(text: str) -> str:
     return "\n".join(map(_with_points, lines))
 
 
-def _out_of_containers(text: str) -> str:
-    """The output of a program in a log file of Docker, which has one JSON object with the key ``log`` per
-    line. Any other text is returned unchanged.
-    """
-    if not text.startswith('{"log":'):
-        return text
-    logged = []
-    for line in text.splitlines():
-        try:
-            record = json.loads(line)
-        except ValueError:
-            return text
-        if not isinstance(record, dict) or not isinstance(record.get("log"), str):
-            return text
-        logged.append(record["log"].rstrip("\n"))
-    return "\n".join(logged)
+def _without_long_runs(text: str) -> str:
+    return _LONG_RUN.sub(r"\1", text)
 
 
 def _unprefixed(lines: list[str], prefix: re.Pattern[str]) -> list[str]:

@@ -133,3 +133,22 @@ def test_a_line_with_an_acceptance_is_an_answer_with_a_draft() -> None:
     alone, drafting = read_pasted("-", text, GivenFacts(gamma=3))
     assert (alone.gamma, drafting.gamma) == (0, 3)
     assert drafting.tokens_per_iteration == pytest.approx(1 + 0.7 * 3)
+
+
+def test_the_older_table_of_bench_one_batch_server_has_no_prompt_lengths(monkeypatch, capsys) -> None:
+    table = (
+        "| batch size | latency (s) | input throughput (tok/s)  | output throughput (tok/s) | acc length |\n"
+        "| ---------- | ----------- | ------------------------- | ------------------------- | ---------- |\n"
+        "| 1 | 2.41 | 8211.11 | 200.00 | 2.50 |\n"
+        "| 8 | 3.61 | 18211.11 | 1000.00 | 2.40 |\n"
+    )
+    refused("-: input: must be stated", read_pasted, "-", table, GivenFacts(gamma=3))
+    steps = read_pasted("-", table, GivenFacts(gamma=3, input=1024))
+    assert [(step.batch, step.gamma, step.tokens_per_iteration) for step in steps] == [
+        (1, 3, 2.5),
+        (8, 3, 2.4),
+    ]
+    assert [step.seconds for step in steps] == pytest.approx([2.5 / 200, 2.4 * 8 / 1000])
+    assert form_of(table).prompts("-", table) == []
+    _, out = pasted(monkeypatch, capsys, table, "--draft", "mtp", "--from", "-")
+    assert "error: -: gamma, input: must be stated" in out, "all that is missing at once"

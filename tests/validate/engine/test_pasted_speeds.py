@@ -91,6 +91,7 @@ def test_drafts_that_end_early_are_as_long_as_their_mean(monkeypatch, capsys) ->
         ("at 8k context", 8192),
         ("depth 4096", 4096),
         ("with 3000 tokens of context", 3000),
+        ("at 8k context with greedy sampling", 8192),
         ("at 128k context window", None),
         ("@ 2k ctx size", None),
     ],
@@ -152,6 +153,28 @@ def test_acceptance_is_a_share_or_a_length(words: str, gamma: int, tokens: float
     alone, drafting = read_pasted("-", words, GivenFacts(input=500))
     assert alone.gamma == 0
     assert (drafting.gamma, drafting.tokens_per_iteration) == (gamma, pytest.approx(tokens))
+
+
+@pytest.mark.parametrize("words", ["38 → 57 tok/s", "38 -> 57 t/s", "from 38 to 57 tok/s"])
+def test_two_speeds_can_share_a_unit(words: str) -> None:
+    text = f"{words} with MTP n=2, accepted 0.81"
+    alone, drafting = read_pasted("-", text, GivenFacts(input=500))
+    assert (alone.gamma, alone.seconds) == (0, pytest.approx(1 / 38))
+    assert (drafting.gamma, drafting.seconds) == (2, pytest.approx(2.62 / 57))
+
+
+def test_a_speed_alone_can_state_its_load() -> None:
+    (alone,) = read_pasted("-", "35 tok/s at 8k context", GivenFacts())
+    assert (alone.gamma, alone.prompt, alone.seconds) == (0, 8192, pytest.approx(1 / 35))
+    drafting = "52 tok/s at 4k context with MTP (n=3, 72% accepted)"
+    (timing,) = read_pasted("-", drafting, GivenFacts())
+    assert (timing.gamma, timing.prompt, timing.seconds) == (3, 4096, pytest.approx(3.16 / 52))
+    refused("-: gamma: must be", read_pasted, "-", "52 tok/s at 4k context with MTP", GivenFacts())
+    several = "output throughput: 178 tok/s at concurrency 4"
+    says = "tokens per second: must be of one request: give them, and --from -,batch=4"
+    refused(says, read_pasted, "-", several, GivenFacts(input=500))
+    (timing,) = read_pasted("-", several, GivenFacts(input=500, batch=2))
+    assert timing.batch == 2
 
 
 def test_a_number_that_is_no_share_is_no_acceptance() -> None:

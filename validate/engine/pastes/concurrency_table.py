@@ -27,7 +27,7 @@ _AT_ONCE = re.compile(
     re.I,
 )
 """The heading of the column of concurrent requests."""
-_OF_ENGINE = re.compile(r"input len|input_len", re.I)
+_OF_ENGINE = re.compile(r"input len|input_len|input throughput \(tok/s\)", re.I)
 """A column of the tables of SGLang's benchmark, which `sglang_one_batch_server` reads."""
 _OF_EACH = re.compile(r"\bper[- ](?:user|request|stream|client)\b|/(?:user|req\w*|stream)\b|\beach\b", re.I)
 """Part of the heading of a column of rates per request."""

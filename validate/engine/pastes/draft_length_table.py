@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from perfmodel.errors import refuse
-from perfmodel.validate.engine.drafting_words import accepted_tokens
+from perfmodel.validate.engine.drafting_words import accepted_tokens, stated
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.pastes.base import (
@@ -38,11 +38,11 @@ _CONFIGURATIONS = re.compile(r"config(?:uration)?|settings?|mode|variant|run|tes
 _NAMED = re.compile(
     r"(?=.*[a-z])"
     r"(?:with|n[-_ ]?max|num|tokens|mtp|eagle-?3?|draft|spec(?:ulative|ulation)?|gamma|[nk]|[-_ =:(])*"
-    r"(?P<length>\d{1,2})\)?",
+    r"(?P<length>\d{1,2})\)?(?:\s*\([^|)]*\bacc[^|)]*\))?",
     re.I,
 )
-"""A cell of a column of configurations that states a draft length. A number alone does not, because it can
-count the runs.
+"""A cell of a column of configurations that states a draft length, and the acceptance in brackets if it is
+there. A number alone is no length, because it can count the runs.
 """
 
 _WITHOUT = re.compile(r"off|none|no\b.*|without\b.*|baseline|base|plain|vanilla|[-–—]|0", re.I)
@@ -104,7 +104,10 @@ def _drafted(
 ) -> SpeculatedTokens:
     """The draft length and the tokens per iteration of a row. Raises InputError."""
     name = head.accepted
-    accepted = None if name is None else accepted_tokens(name, row[name], length)
+    if name is None:
+        accepted = stated(row[head.length], length).accepted
+    else:
+        accepted = accepted_tokens(name, row[name], length)
     return speculation(where, facts, accepted, length)
 
 

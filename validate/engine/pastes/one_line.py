@@ -4,9 +4,10 @@ MLX print them, or only ``35 tok/s``.
 
 import re
 
-from perfmodel.errors import refuse
-from perfmodel.validate.engine.drafting_words import stated, states_acceptance
+from perfmodel.errors import InputError, refuse
+from perfmodel.validate.engine.drafting_words import is_drafting, stated, states_acceptance
 from perfmodel.validate.engine.formats.fields import step
+from perfmodel.validate.engine.load_words import load
 from perfmodel.validate.engine.pastes.base import TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
@@ -32,9 +33,9 @@ print cached and new tokens.
 """
 _LLAMA_CLI = re.compile(r"\[ Prompt: [\d.]+ t/s \| Generation: (?P<rate>[\d.]+) t/s \]")
 _UNIT = r"(?:tokens?|tok|t)(?:/s(?:ec)?| per second)"
-_NAME = r"(?:generation|decode|decoding|output|gen|tg)(?: speed)?\s*[:=]?\s*"
-_ALONE = re.compile(rf"^\s*(?:{_NAME})?(?P<rate>[\d.]+)\s*{_UNIT}\s*$", re.I)
-"""A line with only a speed and its name."""
+_NAME = r"(?:generation|decode|decoding|output|gen|tg)(?: speed| throughput)?\s*[:=]?\s*"
+_ALONE = re.compile(rf"^\s*(?:{_NAME})?(?P<rate>[\d.]+)\s*{_UNIT}(?:,?\s+(?:at|@)\s*[^\n|;]*)?\s*$", re.I)
+"""A text with only a speed and its name, and the load if it is stated."""
 _TIMED = re.compile(
     rf"\b(?P<tokens>\d+) tokens? in [\d.]+ ?s(?:ec(?:onds)?)?\b,?\W{{0,3}}(?P<rate>[\d.]+) ?{_UNIT}", re.I
 )
@@ -65,6 +66,9 @@ class OneLine(TextForm):
         """See `TextForm.read`."""
         answers = [answer for line in _LINES for answer in line.finditer(text)]
         drafts = [states_acceptance(_whole_line(answer)) for answer in answers]
+        if _ALONE.search(text):
+            facts = facts.over(_load(where, text, facts))
+            drafts = [is_drafting(text) is True]
         steps = []
         for answer, of_draft in zip(answers, drafts, strict=True):
             if of_draft:
@@ -81,6 +85,15 @@ class OneLine(TextForm):
         if _TABBY.search(text) is None:
             return ""
         return "tabbyAPI runs ExLlama, of whose kernels no times were fitted: compared with another engine"
+
+
+def _load(where: str, text: str, facts: GivenFacts) -> GivenFacts:
+    """The load in a text with only a speed. Raises InputError if this is the load of several requests."""
+    stated_load = load(text)
+    if (stated_load.batch or 1.0) > 1.0 and facts.batch is None:
+        given = f"--from {where},batch={stated_load.batch:.0f}"
+        raise InputError(f"{where}: tokens per second: must be of one request: give them, and {given}")
+    return stated_load
 
 
 def _whole_line(answer: re.Match[str]) -> str:

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Mapping
 from perfmodel.errors import refuse
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number, rows
-from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, speculation
+from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
 _PROMPTS = "input throughput (tok/s)"
 _OUTPUTS = "output throughput (tok/s)"
-COLUMNS = ("batch size", "input len", _PROMPTS, _OUTPUTS)
+COLUMNS = ("batch size", _PROMPTS, _OUTPUTS)
+"""Older versions print no input lengths in the table."""
 _LINES = re.compile(
     r"batch size: (?P<batch>\d+)\s+input_len: (?P<input>\d+)\s+output_len: (?P<output>\d+)\s+"
     r"latency: \S+ s\s+"
@@ -46,8 +47,9 @@ class SglangOneBatchServer(TextForm):
             accepted = number(where, "acc length", run["accepted"]) if run["accepted"] else None
             drafted = speculation(where, facts, accepted, None)
             iteration_s = drafted.tokens_per_iteration * batch / rate
+            prompt = number(where, "input len", run["input"]) if run["input"] else facts.input
             lengths = RequestLengths(
-                number(where, "input len", run["input"]),
+                needed(where, "input", prompt),
                 number(where, "output len", run["output"]) if run["output"] else facts.output or 1.0,
             )
             how = "decoding time over iterations"
@@ -58,7 +60,7 @@ class SglangOneBatchServer(TextForm):
         """See `TextForm.prompts`. Only batches of one request count, because several prompts share a pass."""
         timed = []
         for run in _runs(text):
-            if _positive(where, "batch size", run["batch"]) == 1:
+            if run["input"] and _positive(where, "batch size", run["batch"]) == 1:
                 tokens = number(where, "input len", run["input"])
                 rate = _positive(where, "input throughput", run["prompts"])
                 timed.append(PromptTiming(tokens, 0.0, tokens / rate))
@@ -75,7 +77,7 @@ def _runs(text: str) -> Iterator[Mapping[str, str]]:
         accepted = row.get("acc length", "n/a")
         yield {
             "batch": row["batch size"],
-            "input": row["input len"],
+            "input": row.get("input len", ""),
             "output": length[1] if length else "",
             "prompts": row[_PROMPTS],
             "outputs": row[_OUTPUTS],

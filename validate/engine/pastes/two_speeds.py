@@ -32,6 +32,11 @@ _SPEED = re.compile(
     re.S | re.I,
 )
 """A speed, or milliseconds, with the words before it: ``without MTP 9.6 ms per token``."""
+_RATE = r"\d+(?:\.\d+)?\s*(?:tokens?|toks?|t)/s"
+_WITHOUT_UNIT = re.compile(
+    rf"(?<![\w.])\d+(?:\.\d+)?(?=\s*(?:[-=]+>|→)\s*{_RATE})|(?<=\bfrom )\d+(?:\.\d+)?(?= to {_RATE})", re.I
+)
+"""The first of two speeds, if only the second one has a unit: ``38 → 57 tok/s``."""
 _TPOT = re.compile(r"\btpot\b", re.I)
 """The name of a time per output token. A draft does not change its meaning."""
 _ITL = re.compile(r"\bitl\b|\binter[- ]token latency\b", re.I)
@@ -106,6 +111,7 @@ def _speeds(where: str, text: str) -> Iterator[_Speed]:
     """The speeds in a short text. Times count only if they are times per output token."""
     if len(text) > LONGEST:
         return
+    text = _WITHOUT_UNIT.sub(r"\g<0> tok/s", text)
     of_tokens = _TPOT.search(text) is not None or _ITL.search(text) is not None
     found = [one for one in _SPEED.finditer(text) if not one["ms"] or one["token"] or of_tokens]
     if not found:
