@@ -136,7 +136,9 @@ def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
                 width = output.metadata[kind]["width"]
                 parts.append(f"![{data['text/plain']}]({name}){{ .drawn width={width} }}")
             elif kind == "text/html":
-                table = "".join(data[kind].splitlines()).replace("<th></th>", "<td></td>")  # no empty headers
+                end = "&#10;" if "<iframe" in data[kind] else ""  # a page in a frame keeps its lines
+                table = end.join(data[kind].splitlines())
+                table = table.replace("<th></th>", "<td></td>")  # no empty headers
                 parts.append(f'<div class="output">{table}</div>')
             elif kind == "text/plain" and data[kind].strip():
                 parts.append(f"```text\n{data[kind].rstrip()}\n```")

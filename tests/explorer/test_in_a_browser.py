@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from matplotlib.colors import to_rgb
+from nbformat import v4
 
 import perfmodel as pm
 from perfmodel import cli
@@ -54,10 +55,20 @@ def test_a_window_that_becomes_as_narrow_as_a_phone_gets_the_phone_s_map(opened:
     assert narrow < wide
 
 
-def test_a_notebook_shows_the_page_in_a_frame(browser: Browser, tmp_path: Path) -> None:
+def on_the_site(output: str) -> str:
+    """What the site shows of a notebook whose only cell has this output."""
+    cell = v4.new_code_cell(outputs=[v4.new_output("display_data", {"text/html": output})])
+    markdown, _ = of_docs("hooks").shown(v4.new_notebook(cells=[cell]), "a")
+    return str(markdown)
+
+
+@pytest.mark.parametrize("as_shown", [str, on_the_site])
+def test_a_notebook_shows_the_page_in_a_frame(
+    browser: Browser, tmp_path: Path, as_shown: Callable[[str], str]
+) -> None:
     shown_in = tmp_path / "notebook.html"
     small = pm.explore("llama-3.1-8b", "a100", batch="1,8", context="2k,32k", alpha=0.8)
-    shown_in.write_text(small._repr_html_(), encoding="utf-8")
+    shown_in.write_text(as_shown(small._repr_html_()), encoding="utf-8")
     browser.open(shown_in)
     frame = browser.run(
         "document.querySelector('iframe').contentDocument.getElementById('speedup').textContent"
