@@ -45,6 +45,8 @@ DOES_LIMIT = {
 }
 """Limiter of a pass -> the words in the title."""
 TERA = 1e12
+LABEL_AT = 0.15
+"""Where the label of the bandwidth begins, as a share of the visible slope on its logarithmic scale."""
 
 
 class Reached(NamedTuple):
@@ -67,7 +69,7 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
     passes = stage_passes(scenario, batch, context, gamma)
     (axes,) = panels(height=3.4)
     look = colours()
-    bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA
+    bandwidth = scenario.machine.gpu.memory_bandwidth_bytes_per_s / TERA  # in TB/s
     roofs = _roofs(scenario.machine, [op for each in passes.values() for op in each.ops])
     reached = []
     names = []
@@ -87,7 +89,7 @@ def roofline(question: Query | Scenario, batch: float, context: float, gamma: in
     _draw_roofs(axes, bandwidth, roofs)
     kinds = [sign(word, color=look.ink, linestyle="none", marker=marker) for word, marker in MARKERS.values()]
     legend_above(axes, [*names, *kinds])
-    ridges = ", ".join(f"{peak / bandwidth:.0f} ({names})" for peak, names in roofs.items())
+    ridges = ", ".join(f"{peak / bandwidth:.0f} ({formats})" for peak, formats in roofs.items())
     return label(
         axes,
         _claim(passes),
@@ -153,6 +155,8 @@ def _roofs(machine: Machine, ops: list[Op]) -> dict[float, str]:
 def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
     """Draws the slope of the bandwidth up to a level for each peak, with labels above the highest line. The
     labels of the other lines are below them, because the slope passes above.
+
+    - bandwidth: in TB/s.
     """
     from matplotlib.transforms import offset_copy
 
@@ -172,10 +176,11 @@ def _draw_roofs(axes: Axes, bandwidth: float, roofs: dict[float, str]) -> None:
             ha="right",
             va="baseline" if peak == falling[0] else "top",
         )
-    at = start * (falling[0] / bandwidth / start) ** 0.15
+    ridge = falling[0] / bandwidth
+    left = start * (ridge / start) ** LABEL_AT
     axes.text(
-        at,
-        at * bandwidth,
+        left,
+        left * bandwidth,
         f"{1e3 * bandwidth:,.0f} GB/s",
         fontsize=9,
         rotation=np.degrees(np.arctan(bandwidth)),

@@ -18,8 +18,9 @@ def of_hashes(prompts: NDArray[np.int64], hashes: Sequence[Sequence[int]], where
     fewer hashes than full blocks.
     """
     longest = max(range(len(hashes)), key=lambda request: len(hashes[request]))
-    block_tokens = prompts[longest] / max(len(hashes[longest]), 1)
-    block = 1 << int(np.ceil(np.log2(max(block_tokens, 1.0))))
+    tokens_per_hash = prompts[longest] / max(len(hashes[longest]), 1)
+    doublings = int(np.ceil(np.log2(max(tokens_per_hash, 1.0))))
+    block = 2**doublings
     paths: list[Path] = []
     for request, (prompt, ids) in enumerate(zip(prompts.tolist(), hashes, strict=True)):
         full = prompt // block
@@ -49,7 +50,7 @@ def of_sessions(
     follows: list[int | None] = [None] * len(sessions)
     before = dict[Hashable, int]()
     nodes = dict[Hashable, int]()
-    contexts = (prompts + outputs - 1).tolist()
+    contexts = (prompts + outputs - 1).tolist()  # no pass has read the last output token
     for request, (prompt, session) in enumerate(zip(prompts.tolist(), sessions, strict=True)):
         path: Path = ()
         if session is not None:

@@ -14,6 +14,7 @@ class ServedCounts:
     """The counts of a server in one range of contexts.
 
     - gamma: the server's draft length.
+    - context: the context of a request, in tokens.
     - running: the number of running requests; None if the server does not report it.
     """
 

@@ -1,5 +1,5 @@
-"""Lists the constants of engines that are fitted to published measurements, each with its expected value and
-spread.
+"""Lists the constants of engines that are fitted to published measurements. Each has a prior: an expected
+value and a spread (see `PlacedConstant`). These two numbers are assumptions.
 """
 
 from perfmodel.validate.studies.parameters import ARCHITECTURES, ENGINES, PlacedConstant, drift

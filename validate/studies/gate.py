@@ -20,9 +20,9 @@ results of searches differ by this much between platforms.
 """
 MOST_LINES = 12
 """Largest number of differences that are listed per fault."""
-ADDED = re.compile(r"^(?:gpus|models)/.+")
-"""Pattern of inputs that can be added without a fault: devices and models. No recorded figure uses a new
-device or model.
+ADDED = re.compile(r"(?:gpus|models)/.")
+"""Beginning of the inputs that can be added without a fault: devices and models. No recorded figure uses a
+new device or model.
 """
 
 
@@ -64,22 +64,18 @@ def faults(recorded: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def _without_additions(recorded: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
     """The inputs of `now` without devices and models that are not in the record."""
-    known = {added_file(kind, name) for kind, names in recorded.items() for name in names}
-
-    def counts(kind: str, name: str) -> bool:
-        file = added_file(kind, name)
-        return file is None or file in known
-
     counted = {}
     for kind, names in now.items():
-        counted[kind] = {name: value for name, value in names.items() if counts(kind, name)}
+        known = recorded.get(kind, {})
+        counted[kind] = {
+            name: value for name, value in names.items() if name in known or not _may_be_added(kind, name)
+        }
     return counted
 
 
-def added_file(kind: str, name: str) -> str | None:
-    """The path of an input file if it can be added without a fault (`ADDED`); None for any other input."""
-    added = ADDED.findall(f"{kind}/{name}")
-    return str(added) if added else None
+def _may_be_added(kind: str, name: str) -> bool:
+    """Whether an input can be added without a fault (`ADDED`)."""
+    return ADDED.match(f"{kind}/{name}") is not None
 
 
 def _fault_lines(fault: str, differences: list[str]) -> list[str]:

@@ -189,7 +189,8 @@ def schedule(question: ScheduleQuery) -> Schedule:
     vendor = scenario.machine.gpu.vendor
     runs = runs_in(engine, scenario.draft, question.engine, question.dp, vendor)
     served, draft_path = served_with(question, scenario, query.draft or scenario.draft.name)
-    rows = five_item_rows(tables) if len(tables) > 1 or tables[0].context_low == 0 else None
+    by_context = len(tables) > 1 or tables[0].context_low == 0
+    rows = five_item_rows(tables) if by_context else None
     answered = []
     for table in tables:
         lines = _lines(scenario, table, served, draft_path) if why is None else no_line(why)
@@ -328,6 +329,7 @@ def _tables(
     # if no batch fits, the table has the requested batches, and a warning says that they do not fit
     fitting = np.minimum(np.where(room.any(1, keepdims=True), room, MAX_BATCH), most)
     longest = int(np.flatnonzero(fitting[-1])[-1])
+    # shorter drafts leave memory for larger batches, until the longest draft of a table is the one assumed
     while True:
         seats = fitting[:, longest].tolist()
         tables = length_tables(scenario, contexts, seats, longest, question.hysteresis, by_context)

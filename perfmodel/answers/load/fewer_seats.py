@@ -17,9 +17,10 @@ def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterato
     - steps: the passes of the baseline.
     - most_at_once: the largest number of requests that can be at the server.
     """
-    each_s = steps.iterations(lengths) * steps.decode_s / steps.batches + steps.prompt_s
-    run = steps.batches <= most_at_once
-    yield from better(steps.batches[run], lengths.output_mean / each_s[run])
+    decode_s = steps.iterations(lengths) * steps.decode_s / steps.batches
+    request_s = decode_s + steps.prompt_s  # a request's share of the server's time
+    can_run = steps.batches <= most_at_once
+    yield from better(steps.batches[can_run], lengths.output_mean / request_s[can_run])
 
 
 def of_default(limits: Limits, drafts: bool, most_at_once: float) -> Iterator[Note]:

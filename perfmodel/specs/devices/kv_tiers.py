@@ -12,7 +12,8 @@ class Tier(Frozen):
     """A memory outside the devices that can hold KV caches.
 
     - rate: the rate at which one device reads from the tier.
-    - needs: beginnings of the names of the devices that have this tier. It is empty if all devices have it.
+    - needs: beginnings of the names of the devices that have this tier, separated by spaces. It is empty if
+      all devices have it.
     """
 
     rate: Quantity

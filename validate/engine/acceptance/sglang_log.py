@@ -67,4 +67,5 @@ def gauges_as_lines(text: str) -> list[LogLine]:
     rates = [value for _, value in samples("", text, "sglang:spec_accept_rate")]
     if not (lengths and rates):
         return []
-    return [LogLine(1.0, 0.0, statistics.fmean(lengths), statistics.fmean(rates))]
+    length = statistics.fmean(lengths)
+    return [LogLine(running=1.0, cached=0.0, length=length, rate=statistics.fmean(rates))]
