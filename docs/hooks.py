@@ -58,7 +58,6 @@ def every_model() -> list[Exploration]:
         one = Exploration(
             model=target,
             hardware="h200-sxm-141gb",
-            draft_kv="streamingllm:512",
             batch="1..256x2",
             context="1k..128kx2",
             max_gamma=8,
@@ -102,6 +101,8 @@ for (const frame of document.querySelectorAll("iframe.explorer")) {
 """Gives the explorer's frame the height that its page tells."""
 
 
+FRAME = re.compile(r'<iframe( title="[^"]*") style="[^"]*"')
+"""The frame in which a notebook shows the explorer."""
 SHORT_CODE = re.compile(r"<code>(--?[a-z][a-z0-9-]*|[^\s<-]{1,14})</code>")
 """A flag, or a word without a hyphen that fits a line of a table on a phone (at most 14 characters)."""
 
@@ -135,6 +136,9 @@ def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
                 pictures[name] = base64.b64decode(data[kind])
                 width = output.metadata[kind]["width"]
                 parts.append(f"![{data['text/plain']}]({name}){{ .drawn width={width} }}")
+            elif kind == "text/html" and data[kind].startswith("<iframe"):
+                frame = FRAME.sub(r'<iframe class="explorer"\1', data[kind])
+                parts.append("&#10;".join(frame.splitlines()))  # an empty line would end the frame
             elif kind == "text/html":
                 end = "&#10;" if "<iframe" in data[kind] else ""  # a page in a frame keeps its lines
                 table = end.join(data[kind].splitlines())

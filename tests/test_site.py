@@ -29,6 +29,13 @@ BROKEN = """[...document.querySelectorAll('code.whole, .flag')].filter((code) =>
   return new Set([...words.getClientRects()].map((box) => box.top)).size > 1;
 }).map((code) => code.textContent)"""
 """Flags and short words of code that end on another line."""
+SPLIT = """[...document.querySelectorAll('td[style*="right"]')].filter((cell) => {
+  const words = document.createRange();
+  words.selectNodeContents(cell);
+  const tops = new Set([...words.getClientRects()].map((box) => box.top));
+  return tops.size > 1 && !/\\s/.test(cell.textContent.trim());
+}).map((cell) => cell.textContent)"""
+"""Numbers of tables that end on another line."""
 COVERED = """[...document.querySelectorAll('.md-code__nav')].flatMap((nav) => {
   if (!nav.offsetWidth) return [];
   const button = nav.getBoundingClientRect();
@@ -83,3 +90,11 @@ def test_pages_fit_their_window_and_complain_of_nothing(site: list[Path], browse
         assert browser.run(COVERED) == [], path.name
         assert browser.run(CUT) == [], path.name
         assert browser.run(BROKEN) == [], path.name
+        assert browser.run(SPLIT) == [], path.name
+
+
+def test_the_explorer_of_a_notebook_works(site: list[Path], browser) -> None:
+    (path,) = (path for path in site if path.stem == "03_speedup_surfaces")
+    browser.open(path, width=1280, height=900)
+    document = "document.querySelector('iframe').contentDocument"
+    assert re.fullmatch(r"\d\.\d\dx", browser.run(f"{document}.getElementById('speedup').textContent"))

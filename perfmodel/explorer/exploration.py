@@ -130,6 +130,11 @@ class Exploration(Grid):
         )
 
     @property
+    def states_draft(self) -> bool:
+        """Whether the question states a draft or the KV methods of the self-draft."""
+        return self.draft is not None or self.axis("draft_kv") != SPARSE
+
+    @property
     def points(self) -> int:
         """The number of points of one surface, which is the number of batches times the number of
         contexts.
@@ -139,17 +144,14 @@ class Exploration(Grid):
     @classmethod
     def settled(cls, values: dict[str, Any]) -> dict[str, Any]:
         """The arguments, with batches and contexts sorted and without duplicates, and with the KV methods of
-        the draft. A stated KV method asks for the self-draft, if no draft is stated.
+        the draft.
         """
         axes = {name: tuple(sorted(set(values[name]))) for name in ("batch", "context")}
         methods_of = values["draft_kv"]
-        draft = values["draft"]
         if methods_of is None:
-            kind = drafts.spelled((draft or "self").partition(":")[0])
+            kind = drafts.spelled((values["draft"] or "self").partition(":")[0])
             methods_of = SPARSE if kind == "self" else ("full",)
-        elif draft is None:
-            draft = "self"
-        return super().settled(values | axes | {"draft": draft, "draft_kv": methods_of})
+        return super().settled(values | axes | {"draft_kv": methods_of})
 
 
 def _degree(group: Exploration) -> int:

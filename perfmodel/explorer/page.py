@@ -112,7 +112,11 @@ def payload(
         "context": grid.axis("context"),
         "verdicts": SENTENCES,
         "limiters": list(LIMITERS.values()),
-        "start": {"alpha": grid.axis("alpha")[0], "gamma": start, "draft": grid.draft and cases[0]["draft"]},
+        "start": {
+            "alpha": grid.axis("alpha")[0],
+            "gamma": start,
+            "draft": cases[0]["draft"] if grid.states_draft else None,
+        },
         "cases": cases,
         "pool": pool.arrays,
     }
@@ -205,9 +209,7 @@ def _questions(grid: Exploration) -> list[tuple[Query, Scenario]]:
         asked[name] = query, scenario
     every = itertools.chain.from_iterable(map(_of_drafts, groups))
     listed = [pair for pair in every if _name(*pair) not in asked]
-    if grid.draft is None:
-        return [*listed, *asked.values()]
-    return [*asked.values(), *listed]
+    return [*asked.values(), *listed] if grid.states_draft else [*listed, *asked.values()]
 
 
 def _name(query: Query, scenario: Scenario) -> tuple[str, str, int, str, str]:
