@@ -138,11 +138,9 @@ def shown(notebook: Any, stem: str) -> tuple[str, dict[str, bytes]]:
                 parts.append(f"![{data['text/plain']}]({name}){{ .drawn width={width} }}")
             elif kind == "text/html" and data[kind].startswith("<iframe"):
                 frame = FRAME.sub(r'<iframe class="explorer"\1', data[kind])
-                parts.append("&#10;".join(frame.splitlines()))  # an empty line would end the frame
+                parts.append("&#10;".join(frame.splitlines()))  # a page in a frame keeps its lines
             elif kind == "text/html":
-                end = "&#10;" if "<iframe" in data[kind] else ""  # a page in a frame keeps its lines
-                table = end.join(data[kind].splitlines())
-                table = table.replace("<th></th>", "<td></td>")  # no empty headers
+                table = "".join(data[kind].splitlines()).replace("<th></th>", "<td></td>")  # no empty headers
                 parts.append(f'<div class="output">{table}</div>')
             elif kind == "text/plain" and data[kind].strip():
                 parts.append(f"```text\n{data[kind].rstrip()}\n```")
