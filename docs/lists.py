@@ -16,6 +16,7 @@ from threads import Thread  # beside this file
 from perfmodel.cli import calibrations, gpus, kv, models
 from perfmodel.cli.catalogue import Catalogue
 from perfmodel.drafts import kinds
+from perfmodel.specs import load_gpu
 from perfmodel.specs.boundary.frozen import Frozen, defaults
 from perfmodel.specs.calibrations.calibration import CONSTANTS, Calibration
 from perfmodel.specs.huggingface import supported
@@ -27,6 +28,18 @@ from perfmodel.validate.studies.tables.cells import right_if_it_pays, right_if_n
 
 ROOT = Path(__file__).parents[1]
 NOTE = "<!-- Written by docs/generate.py: change the data or the code, then `make docs`. -->"
+
+
+def of_macs() -> str:
+    """A sentence with the shares of the memory that macOS lets the GPU use, by the size of the memory."""
+    working_set = load_gpu("apple-m4-max-128gb").working_set  # the same in the file of every Mac
+    assert working_set is not None
+    least, *larger = working_set.shares
+    below = f"{least.share:.0%} of the memory if its size is below {larger[0].from_gib:g} GiB"
+    *steps, last = (f"{each.share:.0%} from {each.from_gib:g} GiB" for each in larger)
+    return f"On macOS, the GPU can use {', '.join([below, *steps])}, and {last}.".replace("%", " %")
+
+
 CATALOGUES = (
     (
         "gpus",
@@ -36,9 +49,8 @@ CATALOGUES = (
         "refused. GB is 10^9 bytes. The sizes of most GDDR boards and of Macs are in GiB (2^30 bytes), so "
         "`rtx-3090-24gb` has 25.77 GB. Engines use the memory that the device reports (`reported_memory`), "
         "which may be a few per cent above or below the data sheet's. `NAME:12gb` is the device NAME with "
-        "12 GB of memory (12 GiB for GDDR boards and Macs). On macOS, the GPU can use two thirds of the "
-        "memory if its size is below 36 GiB, 75 % from 36 GiB, 81 % from 64 GiB, and 84 % from 128 GiB. Link "
-        "rates (GB/s) are per direction. LLC is the last-level cache. An answer uses the calibration in the "
+        f"12 GB of memory (12 GiB for GDDR boards and Macs). {of_macs()} Link rates "
+        "(GB/s) are per direction. LLC is the last-level cache. An answer uses the calibration in the "
         "last column unless `--engine` or `--calibration` names another calibration. `--hardware` also "
         "accepts the names that `nvidia-smi` and `lspci` print, such as `Radeon RX 7900 XTX "
         "24GB`. `--hardware ./mine.yaml` reads your own file.",

@@ -114,13 +114,16 @@ def say_whole(text: str) -> None:
 
 
 def warn(notes: Iterable[str]) -> None:
-    """Prints warnings and then notes, each text once."""
+    """Prints warnings and then notes, each text once. A second line of a text is a command to copy."""
     each = dict.fromkeys(notes)
     for text in sorted(each, key=lambda text: isinstance(text, Note)):
+        sentence, _, command = text.partition("\n")
         if isinstance(text, Note):
-            say(f"note: {text}", "dim")
+            say(f"note: {sentence}", "dim")
         else:
-            say(f"warning: {text}", "yellow")
+            say(f"warning: {sentence}", "yellow")
+        if command:
+            say_whole(command)
 
 
 def warn_some(notes: Sequence[str]) -> None:

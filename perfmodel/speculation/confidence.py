@@ -139,6 +139,8 @@ def best_stop(
     slowness = seconds / (1.0 + stops.accepted) / scenario.target_pass_s(batch, context)
     slowness = np.average(slowness.mean(1), axis=0, weights=np.log1p(1.0 / batches))
     fits = memory_of(scenario, batches[-1], contexts[-1], lengths, fraction).fits
+    if not np.any(fits):
+        return Stop(1.0, constant, 0.0)
     slowness = np.where(fits, slowness, np.inf)
     at, length = np.unravel_index(np.argmin(slowness), slowness.shape)
     always = slowness[0, constant - 1] if constant else 1.0

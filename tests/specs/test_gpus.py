@@ -207,6 +207,12 @@ def test_the_share_of_a_working_set_is_that_of_the_largest_size_reached() -> Non
         refused("working_set: shares must rise", stated, *sizes)
 
 
+def test_every_mac_has_the_same_shares() -> None:
+    names = [name for name in files.bundled_names("gpus") if name.startswith("apple-")]
+    assert len(names) > 20
+    assert len({load_gpu(name).working_set for name in names}) == 1
+
+
 def test_the_clock_under_a_low_limit_is_exact() -> None:
     """All of an iteration of 1 s and 100 J slows down. With 10 W above the static power, the clock is the
     cube root of a tenth, and the energy of the work falls with its square.

@@ -117,6 +117,13 @@ def test_no_length_and_probability_is_faster_in_llama_cpp(tmp_path, batches, con
         assert least > 0
 
 
+def test_drafts_that_do_not_fit_in_memory_do_not_end_early(tmp_path) -> None:
+    (row,) = rows(tmp_path, confidence=BINS)
+    query = Query(model="llama-3.1-70b", hardware="h100", batch=1, context=4096, draft="llama-3.2-1b")
+    s = resolve(query, Acceptance.from_row(row))
+    assert best_stop(s, np.array([1.0]), np.array([4096.0]), 2) == (1.0, 2, 0.0)
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [

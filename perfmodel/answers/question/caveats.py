@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from perfmodel.answers.question.arguments import SELF_DRAFT_KV
 from perfmodel.answers.question.defects import defect_warning, known_defects
-from perfmodel.answers.question.device_caveats import of_cooling, of_device, of_power_limit
+from perfmodel.answers.question.device_caveats import of_cooling, of_device, of_gpu_limit, of_power_limit
 from perfmodel.answers.question.engine_support import runs_in
 from perfmodel.answers.question.named import conversion_of
 from perfmodel.answers.question.published_format import undivided
@@ -117,6 +117,8 @@ def common_doubts(
     sentences += beyond(question.model, scenario, context, gamma)
     sentences += rack_doubts(question, scenario, batch, gamma)
     sentences += room.shortage(batch)
+    if not room.fits:
+        sentences += of_gpu_limit(scenario.machine.gpu, room.missing_bytes)
     sentences += of_batch(scenario, batch, context)
     if gamma and shown.acceptance:
         sentences += of_acceptance(scenario, context, gamma, shown.interval)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from perfmodel.answers.question.query import CommonOptions
-from perfmodel.specs import ENGINES, source_errors, weight_format
+from perfmodel.specs import ENGINES, GPUSpec, source_errors, weight_format
 from perfmodel.speculation import Scenario, is_transferred
 
 FANLESS = re.compile(r"macbook[ _-]?air", re.I)
@@ -47,6 +47,20 @@ def of_device(scenario: Scenario) -> Iterator[str]:
         )
     yield from _of_links(scenario)
     yield from _of_transfer(scenario)
+
+
+def of_gpu_limit(gpu: GPUSpec, missing_bytes: float) -> Iterator[str]:
+    """A warning with the command that raises macOS's limit on the memory of the GPU, if that is enough for a
+    configuration that does not fit. The command is in a line of its own.
+
+    - missing_bytes: memory that the configuration needs beyond the available memory.
+    """
+    limit_mib = gpu.raised_limit_mib(missing_bytes)
+    if limit_mib is not None:
+        yield (
+            f"by default, macOS lets the GPU use {gpu.memory_bytes / 1e9:.1f} GB; this would fit with a "
+            f"higher limit, until the next restart:\nsudo sysctl iogpu.wired_limit_mb={limit_mib}"
+        )
 
 
 def of_cooling(hardware: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 measurements of a CPU host.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
@@ -74,6 +75,9 @@ class WorkingSet(Frozen):
         """The share of a memory of this size that the GPU may use."""
         return [each.share for each in self.shares if each.from_gib * units.FACTORS["GiB"] <= size_bytes][-1]
 
+
+LEFT_TO_SYSTEM_GIB = 4.0
+"""Memory that a raised limit leaves to the operating system, in GiB (assumed)."""
 
 STATED_BY_QUESTION = "as given:"
 """The source of a memory size begins with these words if the question states the size."""
@@ -192,6 +196,17 @@ class GPUSpec(Frozen):
             return self.reported_memory.si
         size = self.stated_memory.si
         return size if self.working_set is None else size * self.working_set.share(size)
+
+    def raised_limit_mib(self, missing_bytes: float) -> int | None:
+        """The limit in MiB with which the GPU may use this many more bytes than by default. The result is
+        None if the operating system has no such limit, or if it would keep less than `LEFT_TO_SYSTEM_GIB`.
+        """
+        if self.working_set is None or self.reported_memory is not None:
+            return None
+        limit = self.memory_bytes + missing_bytes
+        if limit > self.stated_memory.si - LEFT_TO_SYSTEM_GIB * units.FACTORS["GiB"]:
+            return None
+        return math.ceil(limit / units.FACTORS["MiB"])
 
     def link_rate(self, devices: int) -> float | None:
         """The bandwidth in one direction between this number of devices, in bytes per second. The device link
