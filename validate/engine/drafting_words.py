@@ -33,7 +33,7 @@ _SHARE = re.compile(
     re.I,
 )
 _MEAN = re.compile(
-    r"(?<!drafted )\b(?:acc(?:ept\w*)? len(?:gth)?|tokens per (?:iteration|step))\W{1,3}"
+    r"(?<!drafted )\b(?:acc(?:ept\w*)? len(?:gth)?|(?-i:AL)|tokens per (?:iteration|step))\W{1,3}"
     r"(?:(?:of|is|was) \W?)?(?P<mean>\d+(?:\.\d+)?)(?! ?%)",
     re.I,
 )

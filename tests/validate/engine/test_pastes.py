@@ -74,6 +74,16 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("guidellm_table", {}, [(1, 1152, 0, 1.0, 0.0121), (8, 1152, 0, 1.0, 0.0188)]),
         # 512 tokens/s of 8 requests are 64 of each: the rate rises, so it is that of all
         ("concurrency_table", {}, [(1, 1152, 0, 1.0, 1 / 95.2), (8, 1152, 0, 1.0, 1 / 64)]),
+        (
+            "concurrency_lines",
+            {"input": 1000},
+            [
+                (1, 1000.5, 3, 2.31, 2.31 * 0.0083),
+                (8, 1000.5, 3, 2.29, 2.29 * 0.0099),
+                (1, 1000.5, 0, 1.0, 0.0159),
+                (8, 1000.5, 0, 1.0, 0.0171),
+            ],
+        ),
         # behind the prompt of the row above: of 2,048 tokens, of the 4,096 cached ones, and of both
         (
             "llama_benchy",
@@ -130,6 +140,8 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
             r"concurrent@1: Err: must be 0 failed requests",
         ),
         ("concurrency_table", (" in / 256 out", ""), r"-: input: must be stated"),
+        ("concurrency_lines", ("", ""), r"-: input: must be stated"),
+        ("concurrency_lines", ("9.9ms", "0ms, input 1k"), r"-: TPOT: must be above 0"),
         ("concurrency_table", ("512", "64"), r"-: tok/s: must say whether it is of all requests or of one"),
         ("concurrency_table", ("512", "0"), r"-: tok/s: must be above 0"),
         ("genai_perf", ("Inter Token Latency", "x"), r"-: inter token latency: must be printed"),

@@ -147,6 +147,11 @@ def test_an_older_line_of_koboldcpp() -> None:
     assert step.seconds == pytest.approx(0.025)
 
 
+def test_the_short_name_of_the_accepted_length_has_capital_letters() -> None:
+    assert stated("AL 2.3, n=3").accepted == 2.3
+    assert stated("as in Li et al. 2024, n=3").accepted is None
+
+
 @pytest.mark.parametrize("word", ["vs", "vs.", "versus", "compared to", "instead of"])
 def test_words_that_contrast_two_speeds(word: str) -> None:
     text = f"52 tok/s with MTP (n=3, acc 0.5) {word} 33 tok/s"
