@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import perfmodel
 from perfmodel import cli
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.draft_lengths import (
@@ -330,7 +331,8 @@ def test_no_answer_of_a_head_that_there_is_not(answer, given) -> None:
     ],
 )
 def test_a_gain_that_would_be_printed_as_nothing_is_none(gain: float, words: str) -> None:
-    answer = schedule("llama-3.1-8b", "a100", context="2k,32k", draft="ngram", rate=0.3, hysteresis=0.02)
+    question = {"context": "2k,32k", "draft": "ngram", "rate": 0.3, "hysteresis": 0.02}
+    answer = perfmodel.schedule("llama-3.1-8b", "a100", **question)
     short = answer.tables[0]
     assert len(short.ranges) > 1
     assert words not in str(answer)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from perfmodel.costs import Degrees, RackLayout, shard
-from perfmodel.costs.experts import Experts, deviations_of_largest
+from perfmodel.costs.experts import Experts, deviations_of_largest, touched
 from perfmodel.specs import WEIGHT_FORMATS, load_model
 from tests.costs.machines import BF16
 
@@ -32,9 +32,9 @@ def test_the_fullest_group_touches_at_most_the_experts_that_it_holds() -> None:
     """4 groups hold 32 experts each; the largest of 4 normal numbers is 1.05 deviations above the mean
     (Blom's rank 3.625 / 4.25, Tukey's lambda)."""
     groups = experts(0.0).replace(groups=4)
-    touched = float(groups.touched(8.0)) / 4
-    deviation = (touched * (1 - touched / 32)) ** 0.5
-    assert groups.fullest(8.0) == pytest.approx(touched + 1.048 * deviation, rel=1e-3)
+    mean = float(groups.touched(8.0)) / 4
+    deviation = (mean * (1 - mean / 32)) ** 0.5
+    assert groups.fullest(8.0) == pytest.approx(mean + 1.048 * deviation, rel=1e-3)
     assert groups.fullest(150.0) == groups.fullest(1e6) == 32
 
 
@@ -52,3 +52,9 @@ def test_the_largest_of_normal_numbers_is_near_its_exact_expectation(numbers: in
     """The integral of x d(Phi(x)^n), which Blom's formula approximates. A single number is its own mean."""
     assert deviations_of_largest(numbers) == pytest.approx(expected, rel=0.015)
     assert deviations_of_largest(1) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_a_token_that_uses_every_expert_touches_all() -> None:
+    for popularity in (0.0, 1.0):
+        assert touched(8, 8, 1.0, popularity) == 8.0
+        assert touched(8, 8, 40.0, popularity) == 8.0
