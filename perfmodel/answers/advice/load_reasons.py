@@ -7,6 +7,7 @@ from perfmodel.answers.advice.load_order import near_tie, time_s, used
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.reasons import likely_text
 from perfmodel.answers.advice.served import Served
+from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.text import clients, request_rate, seconds
 
 SEEN = 0.005
@@ -126,13 +127,13 @@ def _reached(served: Served) -> str:
 
 
 def load_text(question: AdviseQuery) -> str:
-    """The load and its latency limits, in words."""
+    """The load and its latency limits, with the share of requests that must meet these, in words."""
     if question.request_rate is not None:
         load = request_rate(question.request_rate)
     else:
         load = clients(question.clients or 0)
     limits = ", ".join(f"{name} {limit:g} ms" for name, limit in question.latency_limits_ms.items())
-    within = f" within {limits}" if limits else ""
+    within = f" with {SHARE_WANTED:.0%} within {limits}" if limits else ""
     cached = ""
     if question.prefix_len:
         whose = "" if question.prefix_hits == 1.0 else f" in {question.prefix_hits:.0%} of the prompts"

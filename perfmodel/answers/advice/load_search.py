@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates, Skip
 from perfmodel.answers.advice.load_order import near_tie, order, safest_of_best
+from perfmodel.answers.advice.reach import at_load, load_of
 from perfmodel.answers.advice.served import Served, estimated, replayed
+from perfmodel.answers.advice.servers_needed import replicas_needed
 from perfmodel.answers.load.closed_form_range import Doubt
 from perfmodel.errors import InputError, as_names
 
@@ -16,7 +18,9 @@ MOST_OFF = 1.03
 the factor reaches 12, so these are always replayed.
 """
 MOST_GPUS_OFF = 1.1
-"""The closed form may need this many times as many GPUs as a replay."""
+"""The closed form may need this many times as many GPUs as a replay, or find this many times the load too
+large for a server.
+"""
 LEAST_SHARE = 0.6
 """If the closed form finds at least this share of requests within the limits, a replay may find enough of
 them. Of the 148 candidates, those with enough requests within the limits in a replay have a share of at least
@@ -148,6 +152,8 @@ def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     """
     layout, other = estimate.candidate.layout, served.candidate.layout
     by_tpot = question.objective == "latency"
+    if not by_tpot and _least_gpus(estimate, question) < other.gpus:
+        return False
     if not by_tpot and layout.gpus > MOST_GPUS_OFF * other.gpus:
         return True
     if Doubt.CROWDED in estimate.row.doubts:
@@ -158,3 +164,13 @@ def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     if by_tpot:
         return estimate.tpot_s > off * served.tpot_s
     return layout.gpus >= other.gpus and estimate.request_s > off * served.request_s
+
+
+def _least_gpus(estimate: Served, question: AdviseQuery) -> int:
+    """The number of GPUs that the load needs at least, even if the closed form has its largest error."""
+    layout = estimate.candidate.layout
+    if question.gpus is not None or layout.replicas == 1:
+        return layout.gpus
+    less = at_load(question, load_of(question) / MOST_GPUS_OFF)
+    replicas = replicas_needed(less, estimate.candidate, estimate.row.gamma != 0)
+    return layout.gpus if replicas is None else min(layout.gpus, layout.times(replicas).gpus)

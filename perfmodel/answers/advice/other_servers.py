@@ -9,7 +9,7 @@ from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import order
 from perfmodel.answers.advice.load_search import may_suffice, may_take
 from perfmodel.answers.advice.nearest import reaches_of, served_by
-from perfmodel.answers.advice.reach import Reach, load_of
+from perfmodel.answers.advice.reach import MORE, Reach, load_of
 from perfmodel.answers.advice.replayed_servers import fewest_of
 from perfmodel.answers.advice.searched_layouts import over_nodes, searched_layouts
 from perfmodel.answers.advice.served import Served, confirmed, estimated
@@ -118,13 +118,16 @@ def fewest_gpus(question: AdviseQuery, found: Iterable[Reach], most: float = mat
 
 
 def _gpus(question: AdviseQuery, reach: Reach) -> int:
-    """The number of GPUs that the load needs according to the closed form."""
+    """The number of GPUs that the load needs at least."""
     return reach.candidate.layout.times(_servers(question, reach)).gpus
 
 
 def _servers(question: AdviseQuery, reach: Reach) -> int:
-    """The number of servers that the load needs according to the closed form."""
-    return math.ceil(load_of(question) / reach.largest.load * (1.0 - ROUNDING))
+    """The number of servers that the load needs at least. It is the number of the closed form, or a smaller
+    one if the closed form may be inaccurate.
+    """
+    most = reach.largest.load * (MORE if reach.doubted else 1.0)
+    return math.ceil(load_of(question) / most * (1.0 - ROUNDING))
 
 
 def _with_fewest(question: AdviseQuery, reach: Reach) -> Served | None:

@@ -84,7 +84,8 @@ def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerSer
     fewest = fewest_gpus(question, all_reaches(question), most=most - 1)
     if fewest is None:
         return None
-    gpus = f"{gpus_text(fewest.candidate.layout.gpus)} suffice, not {most}"
+    fewer = fewest.candidate.layout.gpus
+    gpus = f"{gpus_text(fewer)} suffice{'s' * (fewer == 1)}, not {most}"
     alternative = started(f"With {flags} {enough_text(fewest)}", question, fewest)
     return SmallerServers(flags, question, alternative, fewest, gpus)
 

@@ -10,8 +10,8 @@ from perfmodel.answers.advice.load_order import safest_of_best, used
 from perfmodel.answers.advice.load_search import _is_beaten, _is_worth_a_replay, may_suffice, may_take
 from perfmodel.answers.load.closed_form_range import Doubt
 
-LIMITED = SimpleNamespace(objective="throughput", latency_limits_ms={"tpot": 30.0})
-FREE = SimpleNamespace(objective="throughput", latency_limits_ms={})
+LIMITED = SimpleNamespace(objective="throughput", latency_limits_ms={"tpot": 30.0}, gpus=None)
+FREE = SimpleNamespace(objective="throughput", latency_limits_ms={}, gpus=None)
 
 
 def server(request_s: float = 1.0, tpot_p90_s: float = 0.015, **changes: Any) -> SimpleNamespace:
@@ -19,7 +19,7 @@ def server(request_s: float = 1.0, tpot_p90_s: float = 0.015, **changes: Any) ->
     row = {"gamma": 0, "slo_share": 1.0, "doubts": (), "ttft_s": 0.1}
     row |= {name: changes.pop(name) for name in [*row] if name in changes}
     row |= {"by_limit": {"tpot": SimpleNamespace(p90=tpot_p90_s)}}
-    layout = SimpleNamespace(gpus=changes.pop("gpus", 8), simplicity=changes.pop("simplicity", 1))
+    layout = SimpleNamespace(gpus=changes.pop("gpus", 8), simplicity=changes.pop("simplicity", 1), replicas=1)
     return SimpleNamespace(
         candidate=SimpleNamespace(layout=layout),
         row=SimpleNamespace(**row),
@@ -115,7 +115,7 @@ def replayed_of(monkeypatch, gpus: int | None, *servers: tuple[float, dict[str, 
         estimate.pays = True
     monkeypatch.setattr(load_search, "_estimates", lambda question, candidates, drafts: estimates)
     monkeypatch.setattr(load_search, "replayed", replayed)
-    question: Any = SimpleNamespace(**vars(FREE), gpus=gpus)
+    question: Any = SimpleNamespace(**vars(FREE) | {"gpus": gpus})
     load_search.served_by_all(question, None, drafts=False)
     return found
 

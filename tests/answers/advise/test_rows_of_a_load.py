@@ -93,7 +93,7 @@ def test_a_faster_layout_that_is_not_chosen_is_named_with_the_reason(chosen, oth
     ("asked", "said"),
     [
         ({"request_rate": 2}, "2 requests/s of 4000 + 500 tokens"),
-        ({"clients": 8, "slo": "tpot:30"}, "8 clients of 4000 + 500 tokens within tpot 30 ms"),
+        ({"clients": 8, "slo": "tpot:30"}, "8 clients of 4000 + 500 tokens with 90% within tpot 30 ms"),
         ({"clients": 8, "prefix_len": 1000}, "8 clients of 4000 (1000 shared) + 500 tokens"),
         (
             {"clients": 8, "prefix_len": 1000, "prefix_hits": 0.5},
