@@ -12,7 +12,7 @@ from functools import cache
 from typing import Any, get_type_hints
 
 from perfmodel.drafts.base import Draft
-from perfmodel.errors import InputError, refuse
+from perfmodel.errors import InputError, refuse, shortened
 from perfmodel.kv import KVMethod, sparse_method
 from perfmodel.plugins import class_in, names_in, options_of
 from perfmodel.reading import is_folder
@@ -35,6 +35,8 @@ ALIASES = {
     "promptlookupdecoding": "ngram",
 }
 """The draft kind for each other name that an engine or a paper uses."""
+ALIKE = 0.7
+"""Least similarity of a misspelled kind to its name, from 0 to 1."""
 LOOKUPS = ("ngram", "suffix")
 """The kinds that search in the text. Engines let them take turns with another kind."""
 _BASE = {field.name for field in dataclasses.fields(Draft)}
@@ -140,12 +142,26 @@ def _drafter(name: str, target: ModelSpec) -> Drafter:
 
 
 def _drafting_model(name: str) -> ModelSpec:
-    """The model that drafts. Raises InputError, also for a kind of draft that is not modelled."""
+    """The model that drafts. Raises InputError, also for a kind of draft that is not modelled, and for a
+    misspelled kind.
+    """
     try:
         return load_model(name, "--draft")
     except InputError:
         refuse_unlisted("--draft", name.rpartition("/")[2], unlisted_names().drafts)
+        _refuse_misspelled(name)
         raise
+
+
+def _refuse_misspelled(name: str) -> None:
+    """Raises InputError for a name that is nearly that of a kind."""
+    import difflib  # imported late, because no answer needs this module
+
+    spellings = {"eagle3", *names()} - {"model"}
+    if near := difflib.get_close_matches(spelled(name.partition(":")[0]), spellings, cutoff=ALIKE):
+        raise InputError(
+            f"--draft: no draft or model named {shortened(name)!r}; did you mean {', '.join(near)}?"
+        )
 
 
 def _refuse_cache(word: str) -> None:

@@ -146,6 +146,18 @@ def test_a_name_that_ends_in_mtp_is_no_kind() -> None:
     refused("no model named 'Qwen3-0", scenario, "Qwen3-0.6B-MTP", model="qwen3.5-27b")
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [("eagel3", "eagle3"), ("mtpp", "mtp"), ("slef", "self"), ("ngrm", "ngram"), ("EAGLE-33", "eagle3")],
+)
+def test_a_misspelled_kind_is_named(word: str, meant: str) -> None:
+    refused(f"no draft or model named '{word}'; did you mean {meant}", scenario, word)
+
+
+def test_a_misspelled_model_has_models_that_are_alike() -> None:
+    refused("no model named 'tinylama'; did you mean tinyllama-1.1b", scenario, "tinylama")
+
+
 @pytest.mark.parametrize("word", ["StreamingLLM", "snap-kv:512", "triforce"])
 def test_a_sparse_cache_is_not_a_draft(word: str) -> None:
     refused(
