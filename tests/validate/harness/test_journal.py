@@ -10,7 +10,7 @@ import pytest
 
 from perfmodel.errors import InputError
 from perfmodel.validate.harness.journal import Journal
-from perfmodel.validate.harness.run_journal import open_journal
+from perfmodel.validate.harness.run_journal import open_journal, unfinished
 from perfmodel.validate.records import machine_folder
 from tests.refusals import refused
 
@@ -146,6 +146,7 @@ def test_a_run_goes_on_where_clocks_and_temperature_have_drifted(tmp_path) -> No
             {"commit": "9" * 10},
             r"commit must equal that of the interrupted run \(0123456789\), given 9999999999: start",
         ),
+        ({"environment": HERE | {"numa": 2}}, r"numa of the machine must equal .* \(None\), given 2"),
         ({"environment": HERE | {"threads": 4}}, r"threads of the machine must equal .* \(2\), given 4"),
         (
             {"environment": HERE | {"device": GPU | {"power.limit": "350 W"}}},
@@ -161,3 +162,19 @@ def test_a_run_does_not_go_on_with_other_code_or_on_another_machine(tmp_path, ch
     refused("no unfinished run of x", open_journal, tmp_path, "x", header, True)
     open_journal(tmp_path, "x", header, False).close()
     refused(f"--resume: {says}", open_journal, tmp_path, "x", header | changes, True)
+
+
+def test_the_latest_run_of_a_name_goes_on(tmp_path) -> None:
+    """A name that only begins or ends like it is another run; outside a checkout the commit is unknown."""
+    others = ("20260101T000000Z-01234567-xy", "20260101T000000Z-01234567-x-micro", "notes-x")
+    runs = ("20260102T000000Z-01234567-x", "20260103T000000Z-unknown-x")
+    for stem in (*others, *runs):
+        (tmp_path / f"{stem}.journal").touch()
+    assert [path.stem for path in unfinished(tmp_path, "x")] == [*runs]
+    for path in tmp_path.glob("*.journal"):
+        path.unlink()
+    for commit in ("a" * 40, "b" * 40):
+        first = open_journal(tmp_path, "x", HEADER | {"commit": commit}, False)
+        first.close()
+    says = r"commit must equal that of the interrupted run \(bbbbbbbbbbbb\)"
+    refused(says, open_journal, tmp_path, "x", HEADER | {"commit": "a" * 40}, True)
