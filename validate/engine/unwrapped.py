@@ -37,10 +37,14 @@ def unwrapped(text: str) -> str:
 
 
 def _of_records(text: str) -> str | None:
-    """The messages of a log with one JSON object per line; None for any other text."""
+    """The messages of a log with one JSON object per line; None for any other text. A last line that was cut
+    off is left out.
+    """
     messages = []
-    for line in text.splitlines():
-        record = _object(line)
+    records = [_object(line) for line in text.splitlines()]
+    if len(records) > 1 and not records[-1]:
+        records.pop()
+    for record in records:
         message = next((record[key] for key in _MESSAGES if isinstance(record.get(key), str)), None)
         if message is None or not ("log" in record or _STAMPS & record.keys()):
             return None

@@ -64,7 +64,9 @@ def test_lines_in_a_log_file_of_docker_are_those_of_the_program() -> None:
     records = [json.dumps({"log": f"{line}\n", "stream": "stderr"}) for line in text.splitlines()]
     assert plain("\n".join(records)) == plain(text.rstrip("\n"))
     torn = "\n".join([*records, '{"log": "eval ti'])
-    assert plain(torn) == torn
+    assert plain(torn) == plain(text.rstrip("\n"))
+    mixed = "\n".join([records[0], "eval ti", *records])
+    assert plain(mixed) == mixed
 
 
 @pytest.mark.parametrize("sign", ["-", ".", "1", " ", "\n"])
