@@ -90,6 +90,7 @@ class Ladder:
       lower rungs.
     - more_bounds: such rows at the rungs and at loads between them.
     - met: number of a rung -> its replay.
+    - rungs: number of a rung -> its row.
     """
 
     question: TrafficQuery
@@ -101,6 +102,7 @@ class Ladder:
     bounds: list[TrafficRow] = field(init=False)
     more_bounds: list[TrafficRow] = field(init=False, default_factory=list)
     met: dict[int, ReplayedRequests] = field(init=False, default_factory=dict)
+    rungs: dict[int, TrafficRow] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.question.opens:
@@ -219,7 +221,10 @@ class Ladder:
 
     def _rung(self, rung: int) -> TrafficRow:
         """The replayed row of a rung, with its own times."""
-        return self._run(self.loads[rung]).row(self.choice, self._met(rung), self.closed[rung], None)
+        if rung not in self.rungs:
+            run = self._run(self.loads[rung])
+            self.rungs[rung] = run.row(self.choice, self._met(rung), self.closed[rung], None)
+        return self.rungs[rung]
 
     def _met(self, rung: int) -> ReplayedRequests:
         """The replay at a rung."""
