@@ -12,7 +12,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
 from perfmodel.answers.advice.prices import room
 from perfmodel.answers.load.closed_form_range import OPEN
-from perfmodel.answers.load.rows_by_load import compared
+from perfmodel.answers.load.rows_by_load import closed_rows_of
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
@@ -96,9 +96,8 @@ def replicas_needed(question: AdviseQuery, candidate: Candidate, drafts: bool) -
             return whole
         return _replicas_that_draft(question, candidate)
     asked = question_of(question, candidate, drafts, **clients_each(question, _shares(question)))
-    by_load = compared(asked, replays=False).by_load
-    rows = (row for rows in by_load for row in rows)
-    return _servers_for(question, _met(question, candidate, rows, drafts))
+    rows = (row for rows in closed_rows_of(asked, drafts) for row in rows)
+    return _servers_for(question, _met(question, candidate, rows))
 
 
 def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rate: float) -> int | None:
@@ -106,11 +105,7 @@ def _replicas_for(question: AdviseQuery, candidate: Candidate, drafts: bool, rat
     is None if no number is sufficient, or if a server would not draft at this rate.
     """
     asked = question_of(question, candidate, drafts, request_rate=max(rate, RATES[0]))
-    needed = [
-        _for_rate(question, row, rate)
-        for row in compared(asked, replays=False).by_load[0]
-        if (row.gamma != 0) is drafts
-    ]
+    needed = [_for_rate(question, row, rate) for row in closed_rows_of(asked, drafts)[0]]
     return min((number for number in needed if number is not None), default=None)
 
 
@@ -151,13 +146,12 @@ def clients_each(question: AdviseQuery, shares: list[int]) -> dict[str, Any]:
     return {"max_concurrency": shares, "output_std": OUT_OF_STEP * question.output_len}
 
 
-def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow], drafts: bool) -> list[int]:
+def _met(question: AdviseQuery, candidate: Candidate, rows: Iterable[TrafficRow]) -> list[int]:
     """The numbers of clients that one server can serve within the limits and without a queue."""
     return [
         row.concurrency
         for row in rows
-        if (row.gamma != 0) is drafts
-        and row.concurrency
+        if row.concurrency
         and (row.slo_share or 0.0) >= SHARE_WANTED
         and not queues(row, fitting_seats(question, candidate, int(row.gamma)))
     ]
@@ -201,9 +195,8 @@ def replicas_without_queue(question: AdviseQuery, candidate: Candidate, drafts: 
 
     def free(servers: int) -> bool:
         asked = question_of(question, candidate, drafts, request_rate=max(rate / servers, RATES[0]))
-        rows = compared(asked, replays=False).by_load[0]
-        wanted = [row for row in rows if (row.gamma != 0) is drafts]
-        return any(not queues(row, fitting_seats(question, candidate, int(row.gamma))) for row in wanted)
+        rows = closed_rows_of(asked, drafts)[0]
+        return any(not queues(row, fitting_seats(question, candidate, int(row.gamma))) for row in rows)
 
     most = 2 * replicas
     while not free(most):

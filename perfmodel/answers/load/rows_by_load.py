@@ -132,6 +132,19 @@ def compared(question: TrafficQuery, replays: bool) -> RowsByLoad:
     return RowsByLoad(priced.question, [priced.advisable(rows) for rows in by_load], priced.known)
 
 
+def closed_rows_of(question: TrafficQuery, drafts: bool) -> list[list[TrafficRow]]:
+    """The rows of the closed form for each load, either those with a draft or those without.
+
+    - drafts: whether to return the rows with a draft. There are none if a known defect makes the draft
+      slower.
+    """
+    priced = Priced.of(question)
+    wanted = [choice for choice in priced.choices if (choice.gamma != 0) is drafts]
+    if drafts and priced.draft_is_slowed:
+        wanted = []
+    return _closed_rows(priced.question, priced.scenario, wanted, dict.fromkeys(priced.replica.passes))
+
+
 def _closed_rows(
     question: TrafficQuery,
     scenario: Scenario,

@@ -128,7 +128,7 @@ class Search:
         """
         for each in (drafting for several in made for drafting in several):
             with_draft = f"with {each.draft}" if each.draft else "without a draft"
-            servers = self.load.fewest_servers(list(servers_of(each)))
+            servers = self.load.fewest_servers(servers_of(each))
             if servers is not None:
                 yield f"one pool {with_draft} meets the limits on {servers.devices} GPUs: {servers}"
             with suppress(InputError):  # the link between the pools is not known
@@ -146,7 +146,7 @@ class Search:
         placed = []
         every: list[PoolServer] = []
         for drafting in made:
-            servers = list(servers_of(drafting))
+            servers = servers_of(drafting)
             every += servers
             for instance in drafting.instances:
                 of_instance = [server for server in servers if server.instance is instance]

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -123,8 +123,15 @@ class PoolServer:
         return low
 
 
-def servers_of(drafting: Drafting) -> Iterator[PoolServer]:
-    """The servers of all instances at all draft lengths. Servers without any capacity are left out."""
+@lru_cache(maxsize=4)
+def servers_of(drafting: Drafting) -> tuple[PoolServer, ...]:
+    """The servers of all instances at all draft lengths. Servers without any capacity are left out. The last
+    results are cached, because a server remembers its highest rate.
+    """
+    return tuple(_servers_of(drafting))
+
+
+def _servers_of(drafting: Drafting) -> Iterator[PoolServer]:
     question = drafting.question
     for instance in drafting.instances:
         for steps in instance.steps.values():
