@@ -26,7 +26,7 @@ from perfmodel.cli.advise_words import (
 )
 from perfmodel.cli.commands import LLAMA, Json, Verbose, takes
 from perfmodel.cli.grouped_help import command
-from perfmodel.cli.output import say, show, warn
+from perfmodel.cli.output import say, say_whole, show, warn
 
 COLOURS = {
     "speculate": "green",
@@ -91,6 +91,9 @@ def _say_choice(a: Advice, chosen: Pick) -> None:
     say(scope(chosen))
     stack = "" if a.calibration is None else a.calibration.stack
     say(f"KV cache of a server: {kv_cache_text(chosen.kv_cache, stack)}.")
+    if a.traffic_command is not None:
+        say("This command predicts one server of the choice:")
+        say_whole(a.traffic_command)
     if a.on_off is not None:
         say(on_off_text(a.on_off, chosen=chosen.gamma > 0))
     _say_trees(a)

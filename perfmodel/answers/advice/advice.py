@@ -92,6 +92,8 @@ class Advice(Answer):
     - run_first: a sentence that says which server to start first, and why. The sentence is only given if
       there are several command lines and either no acceptance is known or nothing fits.
     - first_line: the command line of this server; None if it is that of `chosen`.
+    - traffic_command: under a load, the ``perfmodel traffic`` command that predicts one server of `chosen`
+      with the same numbers.
     - pools: a comparison of separate servers for prefill and decoding with servers that do both. The
       comparison is only made for a load on more devices than one node has. All other fields are about servers
       that do both.
@@ -127,6 +129,7 @@ class Advice(Answer):
     shorter: ShorterDraft | None = None
     run_first: str | None = None
     first_line: str | None = None
+    traffic_command: str | None = None
     calibration: Calibrated | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None

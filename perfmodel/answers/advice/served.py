@@ -19,6 +19,7 @@ from perfmodel.answers.advice.servers_needed import (
     seats_of_group,
     share_of_load,
 )
+from perfmodel.answers.advice.traffic_command import command_of
 from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.rows_by_load import compared
 from perfmodel.answers.load.slo import SHARE_WANTED
@@ -102,6 +103,11 @@ class Served:
         if self.asked.max_concurrency:
             return self.seats
         return min(self.seats, seats_beyond(self.row.running_mean))
+
+    @property
+    def command(self) -> str:
+        """The ``perfmodel traffic`` command for one server. It predicts the same row."""
+        return command_of(replace(self.asked, gamma=int(self.row.gamma)))
 
     @property
     def many_seats(self) -> tuple[str, ...]:

@@ -139,6 +139,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         robustness=_at_its_batch(question, option or chosen),
         serve=line,
         serve_option=line_to_try,
+        traffic_command=chosen.command,
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
         warnings=warnings,
     )

@@ -9,7 +9,6 @@ import numpy as np
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates
-from perfmodel.answers.advice.pools.command import command_of
 from perfmodel.answers.advice.pools.instances import Drafting, drafting_of
 from perfmodel.answers.advice.pools.lines import lines_of, router_of
 from perfmodel.answers.advice.pools.load import PoolLoad, load_of
@@ -17,6 +16,7 @@ from perfmodel.answers.advice.pools.option import PoolAdvice, PoolOption
 from perfmodel.answers.advice.pools.pairs import Pair, SizedPools, pairs_of
 from perfmodel.answers.advice.pools.servers import PoolServer, servers_of
 from perfmodel.answers.advice.servers_needed import HEADROOM
+from perfmodel.answers.advice.traffic_command import command_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
 from perfmodel.operations import Array
