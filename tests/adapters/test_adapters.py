@@ -75,6 +75,15 @@ def test_a_trace_in_vllm_without_forward_passes_agrees_with_the_replay(gamma: in
     assert tokens_per_s == pytest.approx(row.output_tokens_per_s, rel=0.05)
 
 
+def test_the_times_of_passes_add_up_until_the_reset() -> None:
+    predictor = adapter(0)
+    times_s = [predictor.predict_infer_time(Batch([Request(tokens, 0)])) for tokens in (100, 4000)]
+    assert predictor.get_metrics()["passes"] == 2
+    assert predictor.get_metrics()["seconds"] == pytest.approx(sum(times_s))
+    predictor.reset_metrics()
+    assert predictor.get_metrics()["passes"] == 0
+
+
 def test_a_batch_beyond_the_memory_cannot_be_run() -> None:
     predictor = adapter(0)
     most = predictor.get_metrics()["max_total_tokens"]

@@ -11,6 +11,7 @@ from perfmodel.specs import load_model
 from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.speculation.capacity import draft_weight_bytes
 from tests.drafts.test_drafts import HEAD, LAYER, QKV, scenario
+from tests.refusals import refused
 
 NORMS = 3 * 4096
 
@@ -156,3 +157,15 @@ def test_formats_that_the_user_names_include_that_of_the_mtp_layer(weights: str,
     question = Query("qwen3.5-27b", "b200", 1, 1024, gamma=1, weights=weights, draft="mtp")
     s = resolve_costs(question)
     assert draft_weight_bytes(s) == pytest.approx(424.7e6 * value_bytes, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("model", "allowed"),
+    [
+        ("minimax-m2", "must be at most the 3 multi-token prediction layers of minimax-m2, given 4"),
+        ("kimi-k2", "must be left out: kimi-k2 has none"),
+    ],
+)
+def test_more_modules_than_the_checkpoint_has_are_refused(model: str, allowed: str) -> None:
+    hardware = {"hardware": "h200-sxm-141gb", "tp": 4}
+    refused(f"mtp: modules: {allowed}", scenario, "mtp:modules=4", model=model, **hardware)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.load.offload import Offload
+from perfmodel.answers.load.offload import Offload, _crossing
 from perfmodel.answers.load.tier_question import parse_tier
 from perfmodel.errors import InputError
 
@@ -84,3 +84,21 @@ def test_a_further_turn_finds_the_context_of_the_one_before(
 
 def test_the_memory_of_the_host_has_several_words() -> None:
     assert parse_tier("cpu", "--kv-offload") == parse_tier("DRAM", "--kv-offload") == "host"
+
+
+def test_the_sentence_says_whether_reading_pays_and_from_where_on() -> None:
+    fast = offload("host")
+    assert " pays off (" in fast.sentence
+    assert fast.sentence.endswith("it pays off from 1 tokens on")
+    slow = offload("remote:0.01,1.7")
+    assert slow.saved_s < 0
+    assert " does not pay off (" in slow.sentence
+    assert slow.sentence.endswith("it pays off at no length")
+
+
+@pytest.mark.parametrize(("start_s", "first"), [(0.0, 1), (0.5, 6), (1.0, 11)])
+def test_the_shortest_prefix_that_pays_is_a_whole_number_of_tokens(start_s: float, first: int) -> None:
+    """A read takes its start and no time per token, and computing takes 0.1 s per token."""
+    start_s += 0.05
+    assert _crossing(lambda tokens: start_s, lambda tokens: 0.1 * tokens, 100) == first
+    assert _crossing(lambda tokens: start_s, lambda tokens: 0.1 * tokens, first - 1 or 1) in (None, 1)

@@ -103,13 +103,12 @@ def _cached_tokens(question: TrafficQuery) -> float:
     """The number of cached tokens of a prompt. This is the shared prefix or, in a session, the mean context
     before a turn after the first.
     """
-    shared = float(question.prefix_len or 0)
     turns = question.turns
     if turns == 1:
-        return shared
+        return float(question.prefix_len or 0)
     of_all_turns = turns * question.lengths.input_mean
     of_further_turns = (of_all_turns - question.first.input_mean) / (turns - 1)
-    return max(shared, of_further_turns - float(question.turn_input_len or 0))
+    return of_further_turns - float(question.turn_input_len or 0)
 
 
 class Store(NamedTuple):
