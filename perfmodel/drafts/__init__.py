@@ -154,9 +154,12 @@ def _drafting_model(name: str) -> ModelSpec:
 
 
 def _refuse_misspelled(name: str) -> None:
-    """Raises InputError for a name that is nearly that of a kind."""
+    """Raises InputError for a list of names, and for a name that is nearly that of a kind."""
     import difflib  # imported late, because no answer needs this module
 
+    if "," in name.partition(":")[0]:
+        allowed = "one draft (`advise` compares several, each in a --draft of its own)"
+        raise refuse("--draft", None, allowed, shortened(name))
     spellings = {"eagle3", *names()} - {"model"}
     if near := difflib.get_close_matches(spelled(name.partition(":")[0]), spellings, cutoff=ALIKE):
         raise InputError(

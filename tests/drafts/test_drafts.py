@@ -154,6 +154,10 @@ def test_a_misspelled_kind_is_named(word: str, meant: str) -> None:
     refused(f"no draft or model named '{word}'; did you mean {meant}", scenario, word)
 
 
+def test_a_list_with_an_unknown_draft_is_refused_as_a_list() -> None:
+    refused("must be one draft .*, given 'eagle3,nothin'", scenario, "eagle3,nothin")
+
+
 def test_a_misspelled_model_has_models_that_are_alike() -> None:
     refused("no model named 'tinylama'; did you mean tinyllama-1.1b", scenario, "tinylama")
 
