@@ -115,6 +115,14 @@ def test_the_share_of_the_bandwidth_of_each_kind_of_cache(op: Op, share: float) 
     assert fast.op_predicted_s(attention(1.0, narrow=True)) == pytest.approx(1.0)
 
 
+def test_only_mamba_2_copies_its_state() -> None:
+    """The state takes one second to read at the full bandwidth."""
+    copying = machine(attention_bandwidth_fraction=1.0, scan_copies=3.0)
+    for scans, seconds in ((True, 3.0), (False, 1.0)):
+        state = StateOp("state", 0, Cost(kv_bytes=BW), scans=scans)
+        assert copying.op_predicted_s(state) == pytest.approx(seconds)
+
+
 @pytest.mark.parametrize(
     ("op", "further"),
     [
