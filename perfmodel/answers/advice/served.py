@@ -33,6 +33,11 @@ SPREAD = 4.0
 GRANULE = 8
 """The largest number of requests at once is a multiple of this number, like the sizes of CUDA graphs."""
 
+AS_SOON = 1.01
+"""Servers have the engine's default number of seats instead of a larger one if a request then takes at most
+this many times as long.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -213,6 +218,10 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
     served = on_servers(
         question, candidate, drafts, replicas, replays=True, seats=_seats_of_line(question, estimate)
     )
+    if served is not None and (default := _more_seats_than(served, question)) is not None:
+        usual = on_servers(question, candidate, drafts, replicas, replays=True, seats=default)
+        if usual is not None and usual.pays and usual.request_s <= AS_SOON * served.request_s:
+            return usual
     return served if served is not None and served.pays else None
 
 
@@ -238,6 +247,16 @@ def _seats_of_line(question: AdviseQuery, estimate: Served) -> int | None:
     if estimate.seats >= asked.limits.max_num_seqs:
         return None
     return max(1, estimate.seats // asked.dp)
+
+
+def _more_seats_than(served: Served, question: AdviseQuery) -> int | None:
+    """The engine's default number of seats of an attention group, if the servers have more seats and requests
+    still wait for one; otherwise None. Steps of more sequences were hardly measured.
+    """
+    if question.max_num_seqs is not None or not served.asked.max_concurrency or not served.queues:
+        return None
+    default = replace(served.asked, max_num_seqs=None).group_seats
+    return default if served.seats > served.asked.dp * default else None
 
 
 def _times(question: AdviseQuery, candidate: Candidate, replicas: int) -> Candidate:
@@ -277,7 +296,7 @@ def _served(
         asked=asked,
         row=row,
         speedup=baseline.tpot_s.mean / row.tpot_s.mean,
-        seats=max(1, min(fitting, at_once)),
+        seats=max(1, min(fitting, at_once, asked.limits.max_num_seqs)),
         needed_gpus=None if row.replicas is None else row.replicas * candidate.layout.gpus,
         pays=bool(advised),
     )

@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import perfmodel as pm
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
@@ -47,3 +48,15 @@ def test_clients_wait_for_the_seats_that_the_question_states() -> None:
     answer = advise("llama-3.1-8b", "2xh100", **load)
     assert answer.serve is not None
     assert "--max-num-seqs 16 " in answer.serve.lines["vllm"] + " "
+
+
+def test_a_job_has_the_default_seats_where_more_of_them_gain_nothing() -> None:
+    """Prompts take most of the time, so few of the 485 requests that fit in memory ever decode together."""
+    job = {"hardware": "l40s", "weights": "fp8", "input_len": 500, "output_len": 10}
+    answer = pm.advise("llama-3.1-8b", **job)
+    assert "--max-num-seqs 256" in answer.serve.lines["vllm"]
+    assert not any("more than the engine's default" in note for note in answer.warnings)
+    more = pm.advise("llama-3.1-8b", **job, max_num_seqs=485)
+    assert "--max-num-seqs 485" in more.serve.lines["vllm"]
+    gained = more.chosen.throughput_tokens_per_s / answer.chosen.throughput_tokens_per_s
+    assert gained < 1.01
