@@ -123,7 +123,7 @@ def test_a_named_draft_of_unknown_acceptance_has_a_line_to_measure_it() -> None:
     assert answer.verdict == "unknown_acceptance"
     line = answer.serve_option.llamacpp_line
     assert "-md Qwen2.5-Coder-0.5B-Instruct.gguf" in line
-    assert "--spec-draft-n-max 3" in line
+    assert "--spec-draft-n-max 1" in line
     notes = (*answer.serve.notes, *answer.serve_option.notes)
     assert not any("no draft length gains" in note for note in notes)
 

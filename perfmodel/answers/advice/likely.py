@@ -17,9 +17,6 @@ from perfmodel.drafts import make_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.kv import parse_kv
 
-TO_MEASURE = 3
-"""Draft length with which an acceptance is measured. It is llama.cpp's default."""
-
 NO_WEIGHTS = "ngram"
 """The draft that every server can measure, because it has no weights and no cache."""
 
@@ -93,9 +90,9 @@ def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
 def named_point(
     query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
 ) -> PricedPoint | None:
-    """The best batch for measuring the acceptance of the draft of `named_to_measure`, with `TO_MEASURE`
-    drafted tokens. The result is None without such a draft. No typical acceptance is known for this draft, so
-    the batch is found with its break-even acceptance.
+    """The best batch for measuring the acceptance of the draft of `named_to_measure`, with the draft length
+    of its break-even acceptance. The result is None without such a draft. No typical acceptance is known for
+    this draft, so the batch is found with its break-even acceptance.
     """
     even = named_to_measure(query, would_pay)
     if even is None:
@@ -104,8 +101,8 @@ def named_point(
     precision = named.precision(query)
     for name, kv in without_acceptance(query):
         if make_draft(name, named.target, precision, 1, kv).name == even.draft:
-            point = _point_at(query, baseline, name, (even.smallest_alpha,) * TO_MEASURE)
-            return None if point is None else replace(point, gamma=TO_MEASURE)
+            point = _point_at(query, baseline, name, (even.smallest_alpha,) * query.max_gamma)
+            return None if point is None else replace(point, gamma=even.gamma)
     return None
 
 

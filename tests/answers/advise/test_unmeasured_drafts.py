@@ -96,6 +96,17 @@ def test_without_a_typical_draft_the_line_measures_an_ngram_draft() -> None:
     assert "--speculative-config" not in answer.serve.vllm_line
 
 
+def test_the_line_to_measure_drafts_as_many_tokens_as_the_stated_break_even() -> None:
+    """A longer draft loses at the acceptance from which the answer says that it pays."""
+    place = {"engine": "llamacpp", "weights": "q4_k_m", "context": 8192}
+    answer = advise("llama-3.3-70b", "apple-m3-max-128gb", draft=["llama-3.2-1b"], **place)
+    (even,) = answer.unmeasured
+    assert even.gamma == 1
+    assert " --spec-draft-n-max 1 " in answer.serve_option.llamacpp_line
+    longer = {"draft": "llama-3.2-1b", "alpha": even.smallest_alpha, "gamma": 3}
+    assert pm.whatif("llama-3.3-70b", "apple-m3-max-128gb", batch=1, **longer, **place).speedup < 0.9
+
+
 def test_the_own_layer_of_a_model_is_named_beside_another_draft() -> None:
     answer = advise("qwen3-next-80b-a3b", "4xh100", context=8192)
     own = "The checkpoint has its own mtp layer, whose acceptance is not known: likely "
