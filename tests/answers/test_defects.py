@@ -63,6 +63,15 @@ def test_a_backend_that_is_assumed_is_said_until_it_is_named() -> None:
     assert named.tpot_s == open_.tpot_s
 
 
+def test_the_assumed_backend_of_a_latent_cache_is_one_that_reads_such_a_cache() -> None:
+    """ROCM_AITER_FA does not run MLA."""
+    question = {"model": "kimi-k2.5", "hardware": "mi355x", "tp": 8, "weights": "mxfp4", "draft": "eagle3"}
+    answer = pm.whatif(**question, batch=4, context=600, alpha=0.7, gamma=3)
+    (said,) = [note for note in defects_named(answer) if "AITER is assumed" in note]
+    assert "ROCM_AITER_MLA" in said
+    assert "ROCM_AITER_FA" not in said
+
+
 def test_a_defect_begins_at_its_context() -> None:
     short, long = (pm.whatif(**DFLASH, context=context) for context in (32768, 131072))
     assert defects_named(short) == []

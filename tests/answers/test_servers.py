@@ -306,7 +306,7 @@ def test_the_line_of_an_mi300x_turns_on_the_kernels_that_were_priced() -> None:
     assert "--attention-backend ROCM_AITER_FA" in line
     latent = advise("deepseek-r1", "8xmi300x", draft=["mtp"]).serve.vllm_line
     assert latent.startswith("VLLM_ROCM_USE_AITER=1 vllm serve deepseek-ai/DeepSeek-R1 ")
-    assert "--attention-backend" not in latent
+    assert "--attention-backend ROCM_AITER_MLA" in latent
     assert "AITER" not in advise("qwen3-32b", "h100", draft=["eagle3"]).serve.vllm_line
 
 

@@ -103,8 +103,8 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     longest = longest_of(question, scenario)
     latent = scenario.target.mla is not None
     backend, environment = _attention(scenario)
-    if question.attention_backend is not None or not environment or latent:
-        backend = question.attention_backend  # the engine has another word for a latent cache
+    if question.attention_backend is not None or not environment:
+        backend = question.attention_backend
     return ServedTarget(
         model_id=model_id,
         tensor_parallel=scenario.machine.tensor_parallel,
