@@ -68,3 +68,19 @@ def test_a_second_line_for_the_servers_of_the_choice_has_their_number(
     router, line, *_ = printed_after("To measure ngram, which pays off from alpha 0.09:", answer, capsys)
     assert router == ROUTER
     assert '"method": "ngram"' in line
+
+
+@pytest.mark.parametrize(
+    ("place", "own"),
+    [
+        ("4xh100", "vLLM servers on one host each need their own devices (CUDA_VISIBLE_DEVICES) and --port"),
+        ("4xmi300x", "vLLM servers on one host each need their own devices (HIP_VISIBLE_DEVICES) and --port"),
+    ],
+)
+def test_several_servers_on_one_host_differ_in_devices_and_port(place: str, own: str) -> None:
+    load = {"clients": 64, "input_len": 2000, "output_len": 300}
+    several = advise("llama-3.1-8b", place, tp=1, **load)
+    assert several.chosen.replicas == 4
+    assert own in several.serve.remarks["vllm"]
+    single = advise("llama-3.1-8b", place, tp=4, **load)
+    assert "on one host" not in single.serve.remarks.get("vllm", "")

@@ -117,6 +117,7 @@ def _remark(word: str, served: ServedTarget) -> str:
     facts = [
         server.degrees(served.tensor_parallel, served.data_parallel, served.version_of(word)),
         server.other_nodes(served),
+        server.copies(served),
         served.stands_for,
     ]
     if served.checkpoint not in ("", served.weights):

@@ -8,6 +8,7 @@ import numpy as np
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.engine_lines import Export, export
+from perfmodel.answers.advice.layouts import MOST_IN_SERVER
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.served_target import served_target, served_with
 from perfmodel.answers.advice.servers import servers
@@ -79,7 +80,10 @@ def serve(
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
     table = LengthTable.at(seats or chosen.batch, context, chosen.gamma, by_length)
     served, path = served_with(query, s, chosen.candidate.asked.draft if chosen.gamma else None)
-    return export(table, s.draft, replace(served, pool=pool), path, undecided=undecided)
+    layout = chosen.layout
+    shares = layout.replicas > 1 and layout.server_gpus < MOST_IN_SERVER
+    served = replace(served, pool=pool, shares_host=shares, vendor=s.machine.gpu.vendor)
+    return export(table, s.draft, served, path, undecided=undecided)
 
 
 def line_of(lines: Export, point: PricedPoint) -> str | None:

@@ -30,6 +30,9 @@ HEAD = "HEAD"
 MODEL = "MODEL"
 """This word stands for a checkpoint that the reader must find, in a command line."""
 
+VISIBLE = {"NVIDIA": "CUDA_VISIBLE_DEVICES", "AMD": "HIP_VISIBLE_DEVICES"}
+"""Vendor -> the environment variable that lists the devices of a process."""
+
 
 @dataclass(frozen=True, slots=True)
 class ServedFile:
@@ -116,6 +119,10 @@ class ServedTarget:
 
     pool: str | None = None
     """The pool of the server, ``prefill`` or ``decode``; None for a server that does both."""
+    shares_host: bool = False
+    """Whether other servers of the layout can run on the same host."""
+    vendor: str = ""
+    """The vendor of the devices."""
 
     def foreign(self, draft: Draft) -> bool:
         """Whether the vocabulary of the draft model is known to have another size than that of the target."""
@@ -206,6 +213,7 @@ class Server(ABC):
     - alone: whether the line is only written for questions about this engine, because no other engine runs
       its checkpoints or devices.
     - states_length: whether the line states the maximum sequence length.
+    - port: the flag of the port on which a server listens.
     - router: how requests reach separate prefill and decode pools, in words; empty if no line of such a
       server is known.
     """
@@ -215,6 +223,7 @@ class Server(ABC):
     kv_names: ClassVar[Mapping[str, str]] = {}
     alone: ClassVar[bool] = False
     states_length: ClassVar[bool] = True
+    port: ClassVar[str] = "--port"
     router: ClassVar[str] = ""
 
     def __init__(self, word: str) -> None:
@@ -261,6 +270,16 @@ class Server(ABC):
         - version: version of the engine; empty for the newest version.
         """
         return ""
+
+    def copies(self, target: ServedTarget) -> str:
+        """A sentence that says how servers with this line differ on one host. The result is empty if each
+        host has one server.
+        """
+        if not target.shares_host:
+            return ""
+        visible = VISIBLE.get(target.vendor)
+        devices = "devices" if visible is None else f"devices ({visible})"
+        return f"{self.title} servers on one host each need their own {devices} and {self.port}"
 
     def environment(self, target: ServedTarget) -> list[str]:
         """The environment variable that the command line must set, as ``NAME=value``. The result is empty if
