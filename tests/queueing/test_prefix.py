@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
 import perfmodel as pm
-from perfmodel.answers.load.acceptance_along import KNOTS, gains_along
+from perfmodel.answers.load.acceptance_along import KNOTS, along_turns, gains_along
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.question import resolve
 from perfmodel.queueing.arrivals import Arrivals
@@ -193,14 +194,20 @@ def test_the_closed_form_and_the_replay_find_as_much(name, gamma) -> None:
     assert ttft_s == pytest.approx(met.ttft_s.mean(), rel=0.12)
 
 
-def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
-    """0.8 at 1,000 and 0.2 at 16,000 tokens: 0.5 in between by the logarithm, the nearest beyond."""
+def acceptance_falls(folder: Path) -> str:
+    """An acceptance file with 0.8 at 1,000 and 0.2 at 16,000 tokens."""
     row = {"target": "llama-3.1-8b", "draft": "eagle3", "draft_kv": "full"}
     short = row | {"context_tokens": 1000, "alpha": 0.8}
     long = row | {"context_tokens": 16000, "alpha": 0.2}
-    where = tmp_path / "rows.json"
-    where.write_text(json.dumps({"schema_version": 1, "source": "a file", "rows": [short, long]}))
-    arguments = ASK | {"alpha": None, "acceptance": str(where), "gamma": "2", "turns": 2, "turn_input_len": 9}
+    path = folder / "rows.json"
+    path.write_text(json.dumps({"schema_version": 1, "source": "a file", "rows": [short, long]}))
+    return str(path)
+
+
+def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
+    """0.8 at 1,000 and 0.2 at 16,000 tokens: 0.5 in between by the logarithm, the nearest beyond."""
+    arguments = ASK | {"alpha": None, "acceptance": acceptance_falls(tmp_path), "gamma": "2", "turns": 2}
+    arguments["turn_input_len"] = 9
     question = TrafficQuery("llama-3.1-8b", "h100", **arguments)
     prompts = np.geomspace(250, 64_000, KNOTS + 1)[::4]
     gains = gains_along(question, scenario("llama-3.1-8b"), 2, prompts)
@@ -212,6 +219,23 @@ def test_acceptance_follows_the_context_along_a_session(tmp_path) -> None:
     met = pm.traffic("llama-3.1-8b", "h100", **arguments, replay=True).rows[1]
     assert predicted.tpot_s.mean == pytest.approx(met.tpot_s.mean, rel=0.03)
     assert met.tpot_s.p90 > 1.15 * met.tpot_s.p50
+
+
+def test_the_acceptance_of_a_turn_is_that_in_the_middle_of_its_answer(tmp_path) -> None:
+    """Answers of 6,000 tokens: 0.5 after 1,000 + 3,000 tokens, and 0.2 after 13,000 + 3,000."""
+    lengths = {"input_len": 1000, "output_len": 6000, "turns": 2, "turn_input_len": 6000, "gamma": "1"}
+    ask = ASK | lengths | {"alpha": None, "acceptance": acceptance_falls(tmp_path)}
+    steps = StepTimes(1, 9.0, np.full(4, 0.01), np.full(4, 0.1), 4, 0.01)
+    session = along_turns(TrafficQuery("llama-3.1-8b", "h100", **ask), scenario("llama-3.1-8b"), steps)
+    assert session.tokens_per_iteration == pytest.approx(2 / (1 / 1.5 + 1 / 1.2), rel=1e-3)
+
+
+def test_far_beyond_the_measured_contexts_a_session_keeps_the_last_acceptance(tmp_path) -> None:
+    """A single question so far beyond is refused."""
+    ask = ASK | {"alpha": None, "acceptance": acceptance_falls(tmp_path), "turns": 2, "turn_input_len": 9}
+    prompts = np.array([16_000.0, 128_000.0])
+    gains = gains_along(TrafficQuery("llama-3.1-8b", "h100", **ask), scenario("llama-3.1-8b"), 1, prompts)
+    np.testing.assert_allclose(gains, 1.2)
 
 
 def test_a_verdict_says_what_a_draft_costs_and_what_turns_it() -> None:

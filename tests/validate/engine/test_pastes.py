@@ -368,6 +368,26 @@ def test_a_row_of_a_csv_that_was_cut_off_is_passed_over() -> None:
         assert form.prompts("-", pasted) == form.prompts("-", whole)
 
 
+@pytest.mark.parametrize(
+    ("given", "batch", "context"),
+    [({}, 7.9, 1152), ({"batch": 6}, 6, 1152), ({"input": 2000, "output": 10}, 7.9, 1152)],
+)
+def test_a_flag_states_the_batch_of_guidellm_and_its_table_the_lengths(given, batch, context) -> None:
+    """The mean concurrency of the table is below the number of clients if some of them wait."""
+    pasted = sample("guidellm_table").replace("concurrent@8", "throughput  ")
+    timing = read_pasted("-", pasted, GivenFacts(**given))[1]
+    assert (timing.batch, timing.context) == (batch, context)
+
+
+def test_prompts_of_guidellm_prolong_steps_where_there_are_more_than_clients() -> None:
+    """18 requests of one client, and 8 of 8 clients."""
+    one, eight = read_pasted("-", sample("guidellm_table"), GivenFacts())
+    assert one.prefill_share == 0
+    assert eight.prefill_share == 0
+    more = sample("guidellm_table").replace("|     8|    0|    0|", "|    80|    0|    0|")
+    assert read_pasted("-", more, GivenFacts())[1].prefill_share > 0.1
+
+
 def test_the_tables_of_newer_guidellm_have_several_lines_of_heads() -> None:
     """As `guidellm` 0.8.1 prints them, two columns of each table kept."""
     tables = """
@@ -398,3 +418,16 @@ Request Latency Statistics (Completed Requests)
 """
     (timing,) = read_pasted("-", tables, GivenFacts())
     assert (timing.batch, timing.context, timing.seconds, timing.ttft_s) == (4, 1152, 0.0121, 0.099)
+    requests = """
+Run Summary Info, cut by hand
+|==============|======|=====|
+| Benchmark    | Requests  ||
+| Strategy     | Comp | Err |
+|              | Tot  | Tot |
+|--------------|------|-----|
+| concurrent@4 | 40.0 | 0.0 |
+|==============|======|=====|
+"""
+    assert timing.prefill_share == 0
+    (timing,) = read_pasted("-", requests + tables, GivenFacts())
+    assert timing.prefill_share > 0, "40 prompts of 4 clients prolong the steps"

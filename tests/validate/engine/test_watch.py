@@ -9,6 +9,7 @@ import pytest
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.question import Query
 from perfmodel.cli import run
+from perfmodel.specs.acceptance.acceptance_library import acceptance_library
 from perfmodel.speculation import Acceptance
 from perfmodel.validate.engine.acceptance.prometheus import samples, since
 from perfmodel.validate.engine.running_requests import running
@@ -135,6 +136,33 @@ def test_lengths_up_to_sixteen_are_compared() -> None:
     served = ServedCounts(16, Acceptance.from_alpha(0.7), 1538.0, 4.0)
     assert drift(query, served).best < 16
     refused("--gamma: must be at most 16", drift, query, replace(served, gamma=17))
+
+
+@pytest.mark.parametrize(
+    ("draft", "context", "alpha", "best"),
+    [
+        # 4 draft tokens would be faster if their acceptance stayed at 0.7
+        ({"draft": "eagle3"}, 8192, 0.7, 3),
+        ({"draft": "self", "draft_kv": "snapkv:1k"}, 32768, 0.9, 4),
+    ],
+)
+def test_after_the_last_counted_position_the_acceptance_of_a_head_falls(draft, context, alpha, best) -> None:
+    """The best length and its speedup are those of the rates that follow. Those of a self-draft are equal."""
+    query = Query("llama-3.1-8b", "h100", 64, context, **draft)
+    counted = Acceptance.from_alpha(alpha).replace(measured_to=2)
+    answer = drift(query, ServedCounts(2, counted, float(context), 64.0))
+    decay = 1.0 if query.draft == "self" else acceptance_library().typical.decay("eagle3")
+    rates = [alpha, alpha, alpha * decay, alpha * decay**2]
+    by_rates = drift(query, ServedCounts(2, Acceptance.from_positions(rates), float(context), 64.0))
+    assert answer == by_rates
+    assert answer.best == best
+
+
+@pytest.mark.parametrize(("running", "most"), [(4, 256), (300, 300)])
+def test_the_range_of_good_batches_ends_at_256_or_at_the_present_batch(running, most) -> None:
+    query = Query("llama-3.1-8b", "h100", 4, 8192, draft="eagle3")
+    served = ServedCounts(2, Acceptance.from_positions([0.8, 0.7]), 8192.0, running)
+    assert f"with 1 to {most} requests at this context" in drift(query, served).lines[1]
 
 
 def test_a_server_that_counts_no_positions_is_asked_for_with_its_tokens_per_iteration() -> None:

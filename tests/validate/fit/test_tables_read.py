@@ -55,6 +55,15 @@ def test_tables_of_one_device(given) -> None:
     refused("no device of these tables named 'b200_sxm'", Tables.of, given, "b200-sxm-180gb")
 
 
+@pytest.mark.parametrize(
+    ("wanted", "used"), [("0.10.0rc2", "0.10.0rc2"), ("9.9", "0.10.0"), (None, "0.10.0")]
+)
+def test_a_version_without_a_table_has_that_of_the_newest(given, wanted, used) -> None:
+    """A table of version 9.9 belongs to another device."""
+    found = Tables.of(given, "h100-sxm-80gb").read_version("gemm", "vllm", wanted, "gemm_perf")
+    assert found.version == used
+
+
 def test_release_candidates_come_before_the_release() -> None:
     versions = ["1.3.0", "1.3.0rc20", "1.3.0rc9", "1.2.9", "1.3.0.post1", "1.10.0rc1"]
     assert sorted(versions, key=release_order)[:3] == ["1.2.9", "1.3.0rc9", "1.3.0rc20"]
@@ -129,6 +138,22 @@ def columns(**changed: list[object]) -> bytes:
 def test_a_table_that_is_none_is_one_line(table: bytes, says: str, tmp_path: Path, capsys) -> None:
     place_in(tmp_path).write_bytes(table)
     refused_import(tmp_path, says, capsys)
+
+
+@pytest.mark.parametrize(
+    ("count", "text", "says"),
+    [(10**6 + 1, "bfloat16", "1000001 rows of"), (1, "x" * 2**26, "1 rows of 6")],
+    ids=["rows", "bytes"],
+)
+def test_a_table_that_is_too_large_when_unpacked_is_one_line(count, text, says, tmp_path, capsys) -> None:
+    """The file itself is small."""
+    path = place_in(tmp_path)
+    table = pa.table(
+        {"latency": np.ones(count), "gemm_dtype": pa.array([text]).take(pa.array(np.zeros(count, int)))}
+    )
+    pq.write_table(table, path, compression="zstd", write_statistics=False)
+    assert path.stat().st_size < 2**20
+    refused_import(tmp_path, f"must be a Parquet table: {says}", capsys)
 
 
 def test_a_folder_without_tables_and_a_wheel_are_one_line(tmp_path: Path, capsys) -> None:

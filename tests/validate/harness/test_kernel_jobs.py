@@ -60,6 +60,19 @@ def test_the_jobs_of_a_plan_on_two_devices(plan) -> None:
     assert by_device == EXPECTED_JOBS
 
 
+def test_a_device_has_one_kv_head_where_there_are_more_devices_than_heads(tmp_path) -> None:
+    """Of the 2 KV heads on 4 devices, each device keeps a copy of one."""
+    attention = [job.at for job in jobs(planned(tmp_path, tensor_parallel=4)) if job.kind == "attention"]
+    assert {(sizes["heads"], sizes["kv_heads"]) for sizes in attention} == {(1, 1)}
+
+
+def test_the_last_page_of_a_search_may_be_partly_filled(tmp_path) -> None:
+    """100 tokens of context in pages of 16: 6 full pages and one with 4 tokens."""
+    block = {**BLOCK, "draft_kv": ["quest:32,page=16"], "batch": [1], "context": [100]}
+    (search,) = (job.at for job in jobs(planned(tmp_path, grid=[block])) if job.kind == "search")
+    assert (search["units"], search["count"]) == (7, 2)
+
+
 def test_element_wise_bytes_and_shells_by_hand(plan) -> None:
     at = {"heads": 2, "kv_heads": 1, "head_dim": 16, "hidden": 64, "inner": 48}
     sizes = [small_bytes(kind, at, 2) for kind in ("norm", "residual", "add_norm", "rope", "activation")]
