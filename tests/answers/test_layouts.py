@@ -195,6 +195,16 @@ def test_kinds_of_device_are_ranked_by_price_where_one_is_given() -> None:
         advise("llama-3.1-70b", kinds, gpus=8, price="2,3")
 
 
+def test_a_kind_of_device_that_cannot_serve_is_named_with_its_reason() -> None:
+    answer = advise("llama-3.1-70b", "1xl4,8xh100", batch=4)
+    assert answer.chosen.hardware == "h100"
+    assert any(note.startswith("on l4: nothing fits: a device would hold") for note in answer.warnings)
+    load = {"request_rate": 2, "input_len": 500, "output_len": 200, "slo": "tpot:20", "draft": []}
+    loaded = advise("llama-3.1-8b", "h100,1xl4", **load)
+    (said,) = (note for note in loaded.warnings if note.startswith("on l4: "))
+    assert "1 GPU does not serve 2 requests/s" in said
+
+
 def test_the_larger_machine_is_named_with_its_line_where_it_gives_more_in_all() -> None:
     asked = {"weights": "fp8", "input_len": 1024, "output_len": 200}
     answer = advise("llama-3.1-8b", "1xb200,4xh100", **asked)

@@ -11,6 +11,7 @@ from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.other_kinds import (
     OfKind,
+    left_out,
     most_in_all,
     nearest_kind,
     with_smaller_weights_on_all,
@@ -39,5 +40,8 @@ def advise(question: AdviseQuery) -> Advice:
     lines = {each.line for each in answer.alternatives if each.line is not None}
     smaller = [each for each in with_smaller_weights_on_all(kinds, best) if each.line not in lines]
     return replace(
-        answer, by_hardware=picks, alternatives=(*most_in_all(feasible), *smaller, *answer.alternatives)
+        answer,
+        by_hardware=picks,
+        alternatives=(*most_in_all(feasible), *smaller, *answer.alternatives),
+        warnings=(*answer.warnings, *left_out(each.answer() for each in found if each.pick is None)),
     )

@@ -3,7 +3,7 @@ weights on each kind.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -76,8 +76,13 @@ def nearest_kind(answers: Sequence[Advice]) -> Advice:
     for the other kinds as warnings.
     """
     best = min(answers, key=_cost_of)
-    others = (Note(f"on {a.query.hardware}: {a.reason}") for a in answers if a is not best)
+    others = left_out(a for a in answers if a is not best)
     return replace(best, warnings=(*best.warnings, *others))
+
+
+def left_out(answers: Iterable[Advice]) -> Iterator[Note]:
+    """The reason why each of these kinds of device is not chosen, from its answer without a choice."""
+    return (Note(f"on {answer.query.hardware}: {answer.reason}") for answer in answers)
 
 
 def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: OfKind) -> tuple[Alternative, ...]:
