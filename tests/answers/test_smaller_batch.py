@@ -31,8 +31,10 @@ def test_a_server_with_more_seats_than_are_fastest_says_so() -> None:
     (note,) = [each for each in nine.warnings if "a batch of" in each]
     assert note.startswith("a batch of 8 serves more without a draft than 9")
     assert not any("a batch of" in each for each in eight.warnings)
-    few = pm.traffic(**server, **lengths | {"max_concurrency": 4}, max_num_seqs=9)
+    few = pm.traffic(**server, **lengths | {"max_concurrency": 8}, max_num_seqs=9)
     assert not any("a batch of" in each for each in few.warnings)
+    just_enough = pm.traffic(**server, **lengths | {"max_concurrency": 9}, max_num_seqs=9)
+    assert note in just_enough.warnings, "nine clients can use all nine seats"
 
 
 @pytest.mark.parametrize(("fastest", "said"), [(11, True), (15, True), (17, False), (32, True)])

@@ -78,6 +78,24 @@ def test_a_division_by_zero_is_numpys() -> None:
         assert program.number(0.0) == 7.0
 
 
+def test_a_number_too_large_is_infinite_as_in_numpy() -> None:
+    program = Program(lambda a: np.exp(a), "a")
+    with np.errstate(over="ignore"):
+        assert program.number(1000.0) == np.inf
+
+
+def test_a_constant_can_be_infinite() -> None:
+    program = Program(lambda a: np.where(np.greater(a, 2.0), np.inf, a), "a")
+    assert [program.number(a) for a in (1.0, 3.0)] == [1.0, np.inf]
+    assert program(np.linspace(1.0, 3.0, 50))[-1] == np.inf
+
+
+def test_values_that_do_not_depend_on_the_arguments_can_be_changed_one_by_one() -> None:
+    values = Program(lambda a: 7.0, "a")(np.linspace(1.0, 3.0, 50))
+    values[0] = 1.0
+    assert values[:2].tolist() == [1.0, 7.0]
+
+
 def test_a_formula_that_is_asked_often_gives_the_same_values() -> None:
     """Its first values are those of the formula, the later ones those of its program."""
     evaluated = []

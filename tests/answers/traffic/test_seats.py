@@ -59,6 +59,18 @@ def test_sglang_runs_48_requests_with_a_draft_unless_more_are_stated() -> None:
     assert not any("at once by default" in text for text in stated.warnings)
 
 
+def test_seats_of_a_draft_are_named_only_if_a_draft_runs_and_requests_need_more() -> None:
+    def is_named(clients: int, gamma: int) -> bool:
+        server = {"engine": "sglang", "draft": "eagle3", "alpha": 0.7, "closed_form": True}
+        load = {"max_concurrency": clients, "output_std": 100}
+        answer = pm.traffic("qwen3-8b", "h100", 1000, 500, **server, **load, gamma=gamma)
+        return any("48 requests at once by default" in text for text in answer.warnings)
+
+    assert is_named(49, 3)
+    assert not is_named(48, 3)
+    assert not is_named(49, 0)
+
+
 def test_a_server_whose_command_states_its_seats_has_as_many_with_a_draft() -> None:
     """Such as those of `advise` and of pools, whose command has --max-running-requests."""
     asked = TrafficQuery("qwen3-8b", "h100", 1000, 500, request_rate=1, engine="sglang")

@@ -175,8 +175,15 @@ def test_a_text_of_llama_cpp_is_compared_with_llama_cpp(monkeypatch, capsys) -> 
     assert printed[0] != printed[2]
 
 
-def test_the_speed_of_whole_requests_of_vllm_is_refused_with_what_to_run(monkeypatch, capsys) -> None:
-    line = "Processed prompts: 100%| 8/8 [00:10<00:00, est. speed input: 51.20 toks/s, output: 63.21 toks/s]"
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Processed prompts: 100%| 8/8 [00:10<00:00, est. speed input: 51.20 toks/s, output: 63.21 toks/s]",
+        "INFO 06-01 the engine runs\nThroughput: 7.10 requests/s, 9087.20 total tokens/s",
+        "INFO 06-01 the engine runs\nAvg latency: 0.9231 seconds",
+    ],
+)
+def test_the_speed_of_whole_requests_of_vllm_is_refused_with_what_to_run(monkeypatch, capsys, line) -> None:
     status, out = pasted(monkeypatch, capsys, line, "--from", "-")
     assert status == 2
     assert "times prompts and outputs together: `vllm bench serve`" in out

@@ -44,3 +44,22 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
     assert step(None, **{"Drafts": 10, "Draft tokens": 38}) == (4, 2.5, 0.05)
     twice = step(3, **{"Peak requests": 9, "median TPOT (ms)": 50})
     assert twice == (3, 2.5, 0.05), "of a line that is there twice the first"
+
+
+def test_a_long_line_before_a_block_is_no_heading() -> None:
+    """A line of a log can mention a draft by chance."""
+    block = (FILES.parent / "pastes" / "serving_block.txt").read_text()
+    plain = block.partition("---------------Speculative")[0]
+    baseline = f"baseline\n{plain}"
+    long = f"INFO with eagle3, n=5 {'x' * 120}\n"
+    steps = ServingBlock().read("x", f"{baseline}=====\n{long}{block}", GivenFacts())
+    assert [step.gamma for step in steps] == [0, 3]
+
+
+def test_the_largest_number_of_requests_at_once_counts_before_their_mean() -> None:
+    block = (FILES.parent / "pastes" / "serving_block.txt").read_text()
+    both = block.replace("Mean TTFT", "Concurrency:  6.5\nMean TTFT")
+    (step,) = ServingBlock().read("x", both, GivenFacts())
+    assert step.batch == 8
+    (step,) = ServingBlock().read("x", both.replace("Maximum request concurrency", "x"), GivenFacts())
+    assert step.batch == 6.5
