@@ -1,14 +1,16 @@
 """Errors of sources left out: which error a row has, and in which class it counts."""
 
+import datetime
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from perfmodel.validate.studies import llamacpp
+from perfmodel.validate.studies import choices, llamacpp, sources, sources_file
 from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.public_runs import RunKind, public_runs
-from perfmodel.validate.studies.sources import llamacpp_errors
+from perfmodel.validate.studies.sources import errors_without_source, llamacpp_errors, refitted_files
 from perfmodel.validate.studies.sources_file import errors_by_class
 
 RUN = next(run for run in public_runs() if run.kind is RunKind.SPECULATION and run.counts)
@@ -37,6 +39,47 @@ def test_a_row_of_llamacpp_has_the_error_of_its_own_study_or_else_that_of_its_an
         "step": {step: step_off, "unfitted": shipped},
         "speedup": {ratio: -ratio_off, "unfitted": shipped},
     }
+
+
+def of_engine(engine: str, row: Answered) -> Answered:
+    """The answer for a run of another engine."""
+    return replace(row, run=replace(row.run, engine=engine))
+
+
+LEFT_OUT = [
+    of_engine("llamacpp", answered("of llama.cpp", "step")),
+    of_engine("vllm", answered("a", "step")),
+    of_engine("sglang", answered("b", "speedup")),
+    of_engine("vllm", answered("c", "ratio")),
+]
+
+
+@pytest.fixture
+def fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fits without the sources of the rows `a` and `b`, which take minutes."""
+    off = {"a": -0.123456, "b": 0.5}
+    monkeypatch.setattr(sources, "answered", lambda: LEFT_OUT)
+    monkeypatch.setattr(sources, "left_out", lambda rows: np.array([off[row.run.id] for row in rows]))
+
+
+def test_a_row_of_a_serving_engine_has_the_error_of_the_fit_without_its_source(fits) -> None:
+    """With its sign, in four digits. The ratio of an iteration to a step has no such error."""
+    expected = {"step": {"of llama.cpp": 0.6931, "a": -0.1235}, "speedup": {"b": 0.5}}
+    assert errors_without_source() == expected
+
+
+def test_the_study_writes_its_errors_those_of_other_engines_and_the_choices(fits, monkeypatch) -> None:
+    """The errors have four digits. The choices are those of the present."""
+    day = datetime.date(2026, 1, 2)
+    lent = {"step": {"sglang": {"a": 0.123456}}}
+    path = sources_file.ERRORS_PATH
+    monkeypatch.setattr(sources, "errors_of_lenders", lambda rows: lent if rows == LEFT_OUT[1:3] else {})
+    monkeypatch.setattr(sources_file, "texts", lambda *given: {path: repr(given)})
+    texts = refitted_files(day)
+    shortened = {"step": {"sglang": {"a": 0.1235}}}
+    assert texts[path] == repr((errors_without_source(), shortened, day))
+    assert json.loads(texts[choices.PATH]) == choices.present()
+    assert len(texts) == 2
 
 
 def test_errors_are_under_the_class_of_their_row_in_the_order_of_the_rows() -> None:
