@@ -18,11 +18,12 @@ from perfmodel.specs import (
     read_kernels,
     release,
 )
-from perfmodel.specs.calibrations.by_engine import distance
+from perfmodel.specs.calibrations.by_engine import distance, on_board
 from perfmodel.specs.calibrations.fit_errors import step_kind
 from perfmodel.specs.calibrations.loading import load_bundled
 from perfmodel.specs.engines.backends import backend_name
 from perfmodel.specs.engines.engines import engines
+from tests.refusals import refused
 
 SERVED = ("vllm", "trtllm", "sglang")
 
@@ -236,3 +237,34 @@ def test_borrowed_constants_are_as_far_as_those_of_another_device() -> None:
     borrowed = own.replace(constants_of="sglang")
     for gpu, relation in (("h200-sxm-141gb", "transferred"), ("mi300x-192gb", "maker")):
         assert borrowed.relation("target_s", "gpt-oss-120b", load_gpu(gpu)) == relation
+
+
+def test_borrowed_constants_are_those_of_the_newest_version_of_the_lender() -> None:
+    """SGLang's experts are faster on CDNA3 from 0.5.12 on, whatever the version of the borrowing engine."""
+    mi300x = load_gpu("mi300x-192gb")
+    newest = calibration_of(mi300x, "sglang")
+    older = calibration_of(mi300x, "sglang@0.5.9")
+    borrowed = load_bundled("h200-sxm-141gb.sglang").replace(constants_of="sglang", version="0.1")
+    assert on_board(borrowed, mi300x).expert_factor == newest.expert_factor != older.expert_factor
+
+
+def test_a_file_with_the_name_of_a_bundled_device_keeps_its_kernels() -> None:
+    """An H20 with the bandwidth of an H200 still takes the kernels of an H100."""
+    faster = load_gpu("h20-sxm-96gb").replace(memory_bandwidth=load_gpu("h200-sxm-141gb").memory_bandwidth)
+    assert calibration_of(faster, "vllm").name == "h100-sxm-80gb.vllm"
+    assert calibration_of(faster.replace(name="mine"), "vllm").name == "h200-sxm-141gb.vllm"
+
+
+def test_a_named_calibration_is_corrected_for_the_board() -> None:
+    board = load_gpu("h100-sxm-94gb")
+    named = calibration_of(board, calibration="h100-sxm-80gb.vllm")
+    assert named.gemm_flops_factor == calibration_of(board, "vllm").gemm_flops_factor
+    assert named.gemm_flops_factor.value < 0.9
+
+
+def test_a_named_calibration_goes_with_its_own_engine_alone() -> None:
+    gpu = load_gpu("h100-sxm-80gb")
+    name = "h100-sxm-80gb.vllm"
+    assert calibration_of(gpu, "vllm@0.16.0", name) == calibration_of(gpu, "vllm@0.16.0")
+    says = f"--engine: must be left out with --calibration {name}, given 'sglang'"
+    refused(says, calibration_of, gpu, "sglang", name)

@@ -318,6 +318,24 @@ def test_a_projection_that_few_models_have_keeps_16_bits_where_its_file_says_so(
     assert spec.weights == weights
 
 
+def test_only_layers_with_attention_count_for_its_format() -> None:
+    """Qwen3-Next has attention in every fourth layer. The other layers keep a recurrent state."""
+    layers = (["linear_attention"] * 3 + ["full_attention"]) * 2
+    config = TABLE["qwen3-next-80b-a3b"]["config"] | {"num_hidden_layers": 8, "layer_types": layers}
+    kept = {"quant_method": "fp8", "modules_to_not_convert": ["layers.3.self_attn", "layers.7.self_attn"]}
+    spec = from_config(config | {"quantization_config": kept}, "config.json")
+    assert spec.weights == "fp8,attention=bf16"
+
+
+def test_the_first_output_projection_of_deepseek_v4_may_keep_16_bits() -> None:
+    """Its output projection has a low rank, so it is two matrices."""
+    (file, *_) = table("small_files")["deepseek_v4"]
+    kept = {"quant_method": "fp8", "modules_to_not_convert": ["attn.wo_a"]}
+    config = {"model_type": "deepseek_v4", **sizes(7, 64, 4, 1, 24, 1000, 4096), **file["file"]}
+    spec = from_config(config | {"quantization_config": kept}, "config.json")
+    assert spec.weights == "fp8,o_down=bf16"
+
+
 @pytest.mark.parametrize(("words", "quantisation"), FILES["refused"])
 def test_what_is_not_understood_is_named(words: str, quantisation: Any) -> None:
     refused(words, from_config, DENSE | {"quantization_config": quantisation}, "config.json")
