@@ -126,6 +126,24 @@ def test_no_line_divides_the_blocks_of_a_checkpoint_or_loads_more_than_fits() ->
     assert any("SGLang loads all weights before" in note for note in served(**small).notes)
 
 
+def test_a_line_that_quantises_on_load_says_that_the_unquantised_weights_do_not_fit() -> None:
+    """63 GB of BF16 on a device of 48 GB, and on one of 141 GB."""
+    question = {"model": "nemotron-3-nano-30b-a3b", "context": 8192, "tp": 1}
+    told = "63.2 GB of unquantised weights per device do not fit in 47.7 GB"
+    small = advise(hardware="l40s", weights="fp8", **question).serve
+    assert "--quantization fp8" in small.lines["vllm"]
+    assert told in small.remarks["vllm"]
+    (changed,) = [
+        each
+        for each in advise(hardware="l40s", **question).alternatives
+        if "--quantization" in (each.line or "")
+    ]
+    assert told in changed.text
+    large = advise(hardware="h200", weights="fp8", **question).serve
+    assert "--quantization fp8" in large.lines["vllm"]
+    assert "unquantised" not in large.remarks.get("vllm", "")
+
+
 @pytest.mark.parametrize(
     ("draft", "engine", "told"),
     [

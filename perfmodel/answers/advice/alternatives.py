@@ -8,7 +8,7 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.gguf_head import UNTESTED
 from perfmodel.answers.advice.one_server import line_of, nodes_text, serve
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.answers.advice.servers.base import MODEL
+from perfmodel.answers.advice.servers.base import MODEL, ON_LOAD
 from perfmodel.answers.question import Named
 from perfmodel.specs import GPUSpec, weight_format
 from perfmodel.specs.models.checkpoints import main_format
@@ -46,6 +46,8 @@ class Alternative:
             text += f" ({nodes})"
         if lines is not None and line is not None and UNTESTED in lines.notes:
             text += f" ({UNTESTED})"
+        if lines is not None and line is not None:
+            text += "".join(f" ({note})" for note in lines.notes if ON_LOAD in note)
         return cls(text, point.layout.replicas, line)
 
 

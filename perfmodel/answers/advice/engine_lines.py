@@ -104,6 +104,8 @@ def export(
         line = server.start(setup, notes)
         if line is not None:
             started[word] = line
+            if word == served.engine and (on_load := server.quantising(served)):
+                notes.append(on_load)
     notes += _parsed(started)
     remarks = {word: _remark(word, served) for word in started}
     return Export.of(started, notes, {word: text for word, text in remarks.items() if text})
@@ -118,6 +120,7 @@ def _remark(word: str, served: ServedTarget) -> str:
         server.degrees(served.tensor_parallel, served.data_parallel, served.version_of(word)),
         server.other_nodes(served),
         server.copies(served),
+        server.quantising(served),
         served.stands_for,
     ]
     if served.checkpoint not in ("", served.weights):

@@ -127,7 +127,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         version=version,
         alone=alone,
         on_load=quantises,
-        holds_unquantised=_holds_unquantised(scenario),
+        too_large=_too_large(scenario),
         longest=longest,
     )
 
@@ -237,11 +237,18 @@ def _nearest(served: ServedTarget, model_id: str, scenario: Scenario) -> str:
     return ", and none is known" if similar is None else f"; the nearest known one is {similar.checkpoint}"
 
 
-def _holds_unquantised(scenario: Scenario) -> bool:
-    """Whether the devices have the memory for the target's unquantised weights."""
+def _too_large(scenario: Scenario) -> str:
+    """A clause with both sizes if the target's unquantised weights do not fit in the memory of the devices;
+    empty if they fit.
+    """
     machine = scenario.machine
     share_bytes = UNQUANTISED_BYTES * scenario.target.total_params / machine.tensor_parallel
-    return machine.gpu.memory is None or share_bytes < machine.gpu.memory_bytes
+    if machine.gpu.memory is None or share_bytes < machine.gpu.memory_bytes:
+        return ""
+    return (
+        f"{share_bytes / 1e9:.1f} GB of unquantised weights per device do not fit in "
+        f"{machine.gpu.memory_bytes / 1e9:.1f} GB"
+    )
 
 
 def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:

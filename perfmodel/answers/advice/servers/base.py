@@ -30,6 +30,8 @@ HEAD = "HEAD"
 MODEL = "MODEL"
 """This word stands for a checkpoint that the reader must find, in a command line."""
 
+ON_LOAD = "quantises this checkpoint on load"
+"""Words of the note about a checkpoint that does not fit before it is quantised."""
 VISIBLE = {"NVIDIA": "CUDA_VISIBLE_DEVICES", "AMD": "HIP_VISIBLE_DEVICES"}
 """Vendor -> the environment variable that lists the devices of a process."""
 
@@ -92,8 +94,10 @@ class ServedTarget:
     """Whether the attention of the target caches latent vectors (MLA) instead of keys and values."""
     on_load: bool = False
     """Whether engines quantise the checkpoint when they load it."""
-    holds_unquantised: bool = True
-    """Whether all weights fit in the memory of the devices before they are quantised."""
+    too_large: str = ""
+    """A clause with both sizes if the weights do not fit in the memory of the devices before they are
+    quantised; empty if they fit.
+    """
     checkpoint: str = ""
     """Format of the checkpoint that `model_id` names, if it is not the model's own format; empty if no
     checkpoint in the format of the question is known.
@@ -270,6 +274,17 @@ class Server(ABC):
         - version: version of the engine; empty for the newest version.
         """
         return ""
+
+    def quantising(self, target: ServedTarget) -> str:
+        """A sentence about a checkpoint that is quantised on load but does not fit before. The result is
+        empty for other checkpoints.
+        """
+        if not target.on_load or not target.too_large:
+            return ""
+        return (
+            f"{self.title} {ON_LOAD}: {target.too_large}, so only a version that quantises layer by layer "
+            f"can load it (--model-path names a checkpoint in {target.weights})"
+        )
 
     def copies(self, target: ServedTarget) -> str:
         """A sentence that says how servers with this line differ on one host. The result is empty if each

@@ -56,10 +56,10 @@ class SGLang(Server):
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
         """The ``sglang.launch_server`` line."""
-        if setup.target.on_load and not setup.target.holds_unquantised:
+        if setup.target.on_load and setup.target.too_large:
             notes.append(
-                f"SGLang loads all weights before it quantises them, and they do not fit: pass --model-path "
-                f"to name a checkpoint in {setup.target.weights}"
+                f"SGLang loads all weights before it quantises them, and {setup.target.too_large}: pass "
+                f"--model-path to name a checkpoint in {setup.target.weights}"
             )
             return None
         draft = None
