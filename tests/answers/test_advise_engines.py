@@ -81,6 +81,7 @@ def test_a_version_that_is_named_is_given_only_what_it_runs() -> None:
     )
 
 
+@pytest.mark.slow
 def test_every_bundled_model_with_a_published_head_has_an_answer_that_its_engine_runs() -> None:
     """At 8k on H200: none is undecided for want of an acceptance, but the one whose head vLLM does not run;
     and `whatif` says the same of what is chosen.

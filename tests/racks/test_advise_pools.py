@@ -227,6 +227,7 @@ def test_no_other_split_serves_the_clients_faster_within_the_limits() -> None:
     assert splits > 1
 
 
+@pytest.mark.slow
 def test_more_devices_serve_clients_no_slower_and_the_fewest_suffice() -> None:
     for two in (False, True):
         option = best(two, **OF_CLIENTS)
@@ -238,6 +239,7 @@ def test_more_devices_serve_clients_no_slower_and_the_fewest_suffice() -> None:
             assert best(two, **OF_CLIENTS, gpus=option.needed_gpus).serves
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slo", ["tpot:50", "e2e:200000"])
 def test_clients_need_no_more_devices_than_keep_the_limits(slo: str) -> None:
     """Limits that leave the time to the first token open let clients wait for it."""
@@ -247,6 +249,7 @@ def test_clients_need_no_more_devices_than_keep_the_limits(slo: str) -> None:
     assert option.needed_gpus <= ASKED["gpus"]
 
 
+@pytest.mark.slow
 def test_clients_beyond_the_limits_have_no_option_and_without_limits_any_number_of_devices() -> None:
     many = _advice(**OF_CLIENTS | {"clients": 5000})
     assert not many.options

@@ -2,12 +2,15 @@
 
 import re
 
+import pytest
+
 from perfmodel.answers.advice.advise import advise
 from tests.answers.advise.loads import alternative
 
 KIMI = {"clients": 64, "input_len": 40_960, "output_len": 1024, "prefix_len": 30_720}
 
 
+@pytest.mark.slow
 def test_the_headline_names_the_format_whose_draft_turns_the_verdict_of_a_load() -> None:
     """As without a load, with the interval of the gain."""
     answer = advise("kimi-k2.5", "8xb200", **KIMI)

@@ -13,6 +13,7 @@ from tests.answers.advise.loads import alternative
 LONG = {"input_len": 8192, "output_len": 1024}
 
 
+@pytest.mark.slow
 def test_an_fp8_cache_beside_fp8_weights_is_tried_where_neither_alone_suffices() -> None:
     asked = LONG | {"clients": 24, "slo": {"ttft": 3000, "tpot": 60}}
     named = alternative(

@@ -48,6 +48,7 @@ def test_no_layout_asked_by_itself_ends_requests_sooner_than_the_choice(seed: in
             assert request_s(found.chosen) <= most * request_s(alone)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "load"),
     [

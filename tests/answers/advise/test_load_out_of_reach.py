@@ -121,6 +121,7 @@ def test_where_not_one_client_is_within_the_limits_the_reason_and_its_doubts_are
     assert set(row.warnings) <= set(at_a_rate.warnings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("load", "flag"),
     [
@@ -156,6 +157,7 @@ def test_limits_that_all_servers_exceed_by_far_are_not_eased() -> None:
     assert not any("all of it" in each.text for each in short.alternatives)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "hardware", "load", "flags"),
     [
@@ -190,6 +192,7 @@ def test_where_the_given_gpus_are_too_few_for_any_limit_more_gpus_and_a_limit_ar
     assert advise("mistral-large-2411", f"{gpus}xh100", max_tpot_ms=int(kept), **asked).chosen is not None
 
 
+@pytest.mark.slow
 def test_where_no_number_of_gpus_keeps_a_limit_one_that_some_keep_is_named() -> None:
     asked = {"weights": "fp8", "request_rate": 0.5, "input_len": 12_000, "output_len": 300}
     model, gpu = "llama-3.3-70b", "a100-sxm-80gb"

@@ -59,6 +59,7 @@ def test_no_layout_of_the_devices_serves_much_more_than_the_nearest(name: str) -
             assert share_of(asked, name, layout, draft, more) < 0.9, (layout, draft)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SEARCHED)
 def test_the_devices_serve_what_the_nearest_says(name: str) -> None:
     model, hardware = name.split()
@@ -81,6 +82,7 @@ def test_the_nearest_has_a_verdict_intervals_warnings_and_the_limit_that_binds()
     assert "the limit on TPOT then binds" in answer.reason
 
 
+@pytest.mark.slow
 def test_the_nearest_servers_have_the_note_about_a_shorter_draft() -> None:
     asked = {"request_rate": 40, "input_len": 20000, "output_len": 800, "slo": "ttft:4000,tpot:40"}
     answer = advise("qwen3-coder-480b-a35b", "8xh200", weights="fp8", **asked)

@@ -13,6 +13,7 @@ from perfmodel.answers.advice.replayed_servers import fewest, fewest_of
 from perfmodel.answers.load.traffic import traffic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("model", "hardware", "tp", "load"),
     [

@@ -133,6 +133,7 @@ def test_steps_with_too_much_prefill_are_not_enough_for_a_calibration(monkeypatc
     assert "enough for a calibration: save" not in out
 
 
+@pytest.mark.slow
 def test_a_file_of_printed_text_that_is_enough_is_fitted(monkeypatch, tmp_path, capsys) -> None:
     """To the engine that printed it, unless --engine names another."""
     path = tmp_path / "server.txt"
