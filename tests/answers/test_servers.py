@@ -318,6 +318,23 @@ def test_a_server_over_two_nodes_says_what_each_of_them_starts(question, line, o
     assert others in served.remarks[question["engine"]]
 
 
+@pytest.mark.parametrize("hardware", ["gb200", "gb300"])
+def test_a_server_over_two_compute_trays_of_a_rack_starts_on_two_hosts(hardware: str) -> None:
+    """All GPUs of an NVL72 rack share NVLink, but a host has four of them."""
+    asked = {
+        "model": "deepseek-r1",
+        "hardware": hardware,
+        "weights": "nvfp4",
+        "draft": [],
+        "engine": "sglang",
+    }
+    two = advise(**asked, tp=8).serve
+    assert "--nnodes 2 --node-rank 0 --dist-init-addr HEAD:5000" in two.sglang_line
+    assert "node 1 has --node-rank 1" in two.remarks["sglang"]
+    assert "--nnodes" not in advise(**asked, tp=4).serve.sglang_line
+    assert "--nnodes" not in advise(**asked | {"hardware": "b200"}, tp=8).serve.sglang_line
+
+
 def test_the_line_of_an_mi300x_turns_on_the_kernels_that_were_priced() -> None:
     line = advise("qwen3-32b", "mi300x", draft=["eagle3"]).serve.vllm_line
     assert line.startswith("VLLM_ROCM_USE_AITER=1 vllm serve Qwen/Qwen3-32B ")

@@ -1,5 +1,6 @@
 """Finds the names, formats and files with which an engine serves the predicted target and draft."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -98,6 +99,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
     named_weights = weights if other_format else "bf16"
     quantises = weights == "fp8" and checkpoint_format in UNQUANTISED
     half = scenario.machine.gpu.architecture.startswith(no_bf16_on)
+    devices = scenario.machine.tensor_parallel
     nodes = 1 if fabric is None else fabric.nodes
     alone = serving is not None and serving.conversion == "mlx"
     longest = longest_of(question, scenario)
@@ -107,7 +109,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         backend = question.attention_backend
     return ServedTarget(
         model_id=model_id,
-        tensor_parallel=scenario.machine.tensor_parallel,
+        tensor_parallel=devices,
         weights=named_weights,
         kv_dtype=kv_dtype,
         state_dtype=_state_dtype(question, scenario),
@@ -122,7 +124,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=latent,
         engine=engine,
-        nodes=nodes,
+        nodes=nodes * math.ceil(devices // nodes / scenario.machine.gpu.box_devices),
         dispatch=_dispatch(scenario),
         version=version,
         alone=alone,

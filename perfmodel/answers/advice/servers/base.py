@@ -109,7 +109,9 @@ class ServedTarget:
     engine: str | None = None
     """The engine that was predicted, as in ``--engine``."""
     nodes: int = 1
-    """Number of nodes on which the devices of a server are evenly distributed."""
+    """Number of machines on which the devices of a server are evenly distributed. A node of a rack has
+    several machines.
+    """
     dispatch: Mapping[str, str] = field(default_factory=dict)
     """Engine -> its name for the library that sends tokens to their experts; empty if there is none."""
     version: str = ""
