@@ -1,11 +1,14 @@
 """An assistant asks the questions of the command line, over the SDK's own client."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.declaration import arguments
+from perfmodel.answers.declaration import Question, argument, arguments, question
+from perfmodel.answers.readers import path
+from perfmodel.answers.schema import given_schema
 from tests.cli.mcp_session import session
 from tests.test_front_door import ASKED
 
@@ -28,6 +31,36 @@ def test_tools_are_declared_questions_and_answers_are_those_of_python() -> None:
         assert answer.content[0].text == by_python.headline()
         assert answer.structured_content == pm.answers.answer.plain(by_python.as_dict())
     assert tools[0].input_schema["required"] == ["model", "hardware", "batch", "context"]
+
+
+def test_an_assistant_reads_the_type_the_choices_and_the_default_of_an_argument() -> None:
+    """A number may also be a text, as on the command line."""
+    from perfmodel.cli.mcp import server
+
+    whatif = session(server()).tools[0].input_schema["properties"]
+    assert whatif["overlap"]["enum"] == ["auto", "none", "two-batch"]
+    assert whatif["task"]["enum"][:2] == ["chat", "code"]
+    assert "enum" not in whatif["model"]
+    assert whatif["gamma"]["description"].endswith(" Default: auto.")
+    assert "Default" not in whatif["batch"]["description"]
+    assert whatif["batch"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
+
+
+def test_the_path_of_a_file_is_a_text() -> None:
+    @question
+    class Saved(Question):
+        file: Path = argument("File to read.", "FILE", read=path)
+
+    assert given_schema(Saved)["properties"] == {"file": {"description": "File to read.", "type": "string"}}
+
+
+def test_an_assistant_reads_that_times_are_numbers() -> None:
+    from perfmodel.cli.mcp import server
+
+    whatif = session(server()).tools[0].output_schema
+    times = whatif["$defs"]["PassTime"]["properties"]
+    assert times["predicted_s"] == times["comm_s"] == {"type": "number"}
+    assert times["limiter"] == {"type": "string"}
 
 
 @pytest.mark.parametrize(
