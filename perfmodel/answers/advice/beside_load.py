@@ -92,7 +92,7 @@ def smaller_cache(question: AdviseQuery, chosen: Served) -> SmallerServers | Non
     text = f"With {flags} a request takes {times}: {served_with_draft(best)}"
     if more_seats and best.candidate.layout == layout:
         text = (
-            f"Memory holds {chosen.seats} of {most} requests of a server, with {flags} {best.seats}, and a "
+            f"A server runs {chosen.seats} of {most} requests at once, with {flags} {best.seats}, and a "
             f"request then takes {times}"
         )
     return SmallerServers(flags, smaller, started(text, smaller, best), best, f"a request takes {times}")

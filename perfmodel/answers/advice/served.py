@@ -3,7 +3,7 @@ needs.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -36,6 +36,10 @@ GRANULE = 8
 AS_SOON = 1.01
 """Servers have the engine's default number of seats instead of a larger one if a request then takes at most
 this many times as long.
+"""
+BETWEEN = (0.25, 0.5)
+"""Numbers of seats that are tried if memory is full. 0 is the number of whole requests (prompt and output)
+that fit in memory, and 1 the number of requests of the mean context. The values are assumptions.
 """
 
 
@@ -222,7 +226,9 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
         usual = on_servers(question, candidate, drafts, replicas, replays=True, seats=default)
         if usual is not None and usual.pays and usual.request_s <= AS_SOON * served.request_s:
             return usual
-    return served if served is not None and served.pays else None
+    fewer = _fewer_seats(question, estimate)
+    tried = [served, *(on_servers(question, candidate, drafts, replicas, True, seats) for seats in fewer)]
+    return min((s for s in tried if s is not None and s.pays), key=lambda s: s.request_s, default=None)
 
 
 def confirmed(question: AdviseQuery, served: Served) -> Served | None:
@@ -247,6 +253,20 @@ def _seats_of_line(question: AdviseQuery, estimate: Served) -> int | None:
     if estimate.seats >= asked.limits.max_num_seqs:
         return None
     return max(1, estimate.seats // asked.dp)
+
+
+def _fewer_seats(question: AdviseQuery, estimate: Served) -> Iterator[int]:
+    """Smaller numbers of seats of an attention group that may be faster in an offline job, if the seats of
+    the line fill the memory at the mean context (`_seats_of_line`). Requests that started together end
+    together. Their caches exceed this mean before, so a full server preempts some of them.
+    """
+    seats = _seats_of_line(question, estimate)
+    if seats is None or not question.fills or question.max_num_seqs is not None:
+        return
+    lengths = estimate.asked.lengths
+    whole = lengths.context / (lengths.input_mean + lengths.output_mean)
+    for share in BETWEEN:
+        yield max(1, math.floor(seats * (whole + share * (1.0 - whole))))
 
 
 def _more_seats_than(served: Served, question: AdviseQuery) -> int | None:

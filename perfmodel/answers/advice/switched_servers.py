@@ -69,6 +69,6 @@ def with_larger_share(question: AdviseQuery, chosen: Served) -> Alternative | No
     best = best_on(changed, [layout])
     if best is None or best.seats <= chosen.seats or best.request_s > NOTICED * chosen.request_s:
         return None
-    seats = f"memory holds {best.seats} of {most} requests of a server, not {chosen.seats}"
+    seats = f"a server runs {best.seats} of {most} requests at once, not {chosen.seats}"
     text = f"With --memory-fraction {LARGE_SHARE} {seats}, and {sooner_text(chosen, best)}"
     return started(f"{text}; the server may then run out of memory", changed, best)

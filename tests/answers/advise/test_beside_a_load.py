@@ -152,7 +152,7 @@ def test_an_fp8_cache_saves_fifteen_per_cent_or_five_where_more_of_the_clients_t
     assert with_fp8(10.0 * limit + 0.1) is None
     found = with_fp8(10.0 * limit - 0.1)
     assert found is not None
-    of_seats = "Memory holds 48 of 64 requests of a server, with --kv-dtype fp8 64, and a request then takes"
+    of_seats = "A server runs 48 of 64 requests at once, with --kv-dtype fp8 64, and a request then takes"
     assert found.alternative.startswith(of_seats) is (limit > 0.9)
 
 

@@ -35,8 +35,8 @@ def test_too_many_clients_are_told_how_many_are_within_the_limits() -> None:
 def test_a_cache_in_fp8_is_named_where_memory_holds_too_few_requests() -> None:
     asked = {"clients": 40, "input_len": 20_000, "output_len": 1000, "draft": ["ngram"]}
     found = advise("minimax-m2", "4xh100", weights="fp8", **asked)
-    named = alternative(found, "Memory holds ")
-    words = r"Memory holds (\d+) of 40 requests of a server, with --kv-dtype fp8 (\d+),"
+    named = alternative(found, "A server runs ")
+    words = r"A server runs (\d+) of 40 requests at once, with --kv-dtype fp8 (\d+),"
     seats, more = map(int, re.search(words, named.text).groups())
     assert more > seats
     assert " --kv-cache-dtype fp8 " in named.line

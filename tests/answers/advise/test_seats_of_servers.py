@@ -60,3 +60,13 @@ def test_a_job_has_the_default_seats_where_more_of_them_gain_nothing() -> None:
     assert "--max-num-seqs 485" in more.serve.lines["vllm"]
     gained = more.chosen.throughput_tokens_per_s / answer.chosen.throughput_tokens_per_s
     assert gained < 1.01
+
+
+def test_a_job_has_fewer_seats_where_a_full_server_preempts_requests() -> None:
+    job = {"hardware": "l40s", "input_len": 1000, "output_len": 1000}
+    answer = pm.advise("llama-3.1-8b", **job)
+    assert not any("preemption" in note for note in answer.warnings)
+    seats = answer.chosen.batch
+    full = pm.advise("llama-3.1-8b", **job, max_num_seqs=2 * seats)
+    assert any("preemption" in note for note in full.warnings)
+    assert answer.chosen.throughput_tokens_per_s > full.chosen.throughput_tokens_per_s

@@ -65,7 +65,7 @@ def test_a_larger_share_of_the_memory_is_named_after_the_smaller_cache_where_cli
     share = named(full, "memory-fraction 0.95")
     there = advise(output_len=1024, **FULL, memory_fraction=0.95)
     assert there.chosen.ttft_s < full.chosen.ttft_s
-    assert f"memory holds {there.chosen.batch + 1} of 64 requests of a server, not " in share.text
+    assert f"a server runs {there.chosen.batch + 1} of 64 requests at once, not " in share.text
     assert share.text.endswith("; the server may then run out of memory")
     assert " --gpu-memory-utilization 0.95 " in share.line
     texts = [each.text for each in full.alternatives]
