@@ -335,6 +335,23 @@ def test_a_server_over_two_compute_trays_of_a_rack_starts_on_two_hosts(hardware:
     assert "--nnodes" not in advise(**asked | {"hardware": "b200"}, tp=8).serve.sglang_line
 
 
+def test_devices_that_are_whole_machines_are_not_taken_for_one_box() -> None:
+    """Two DGX Spark are two hosts, whose link was not measured; one is asked without such a warning."""
+    asked = {"model": "qwen3-32b", "weights": "fp8", "draft": [], "hardware": "dgx-spark"}
+    one, two = (advise(**asked, tp=tp) for tp in (1, 2))
+    said = "each of the 2 devices is a machine of its own"
+    assert any(note.startswith(said) for note in two.warnings)
+    assert "--nnodes 2 --node-rank 0" in two.serve.vllm_line
+    assert not any("a machine of its own" in note for note in one.warnings)
+    assert "--nnodes" not in one.serve.vllm_line
+    macs = {"engine": "llamacpp", "draft": [], "layer_split": 2}
+    assert any(
+        note.startswith(said) for note in advise("gpt-oss-120b", "apple-m4-max-128gb", **macs).warnings
+    )
+    with_a_card = advise("gpt-oss-120b", "strix-halo+rtx-3090", engine="llamacpp", draft=[])
+    assert not any("a machine of its own" in note for note in with_a_card.warnings)
+
+
 def test_the_line_of_an_mi300x_turns_on_the_kernels_that_were_priced() -> None:
     line = advise("qwen3-32b", "mi300x", draft=["eagle3"]).serve.vllm_line
     assert line.startswith("VLLM_ROCM_USE_AITER=1 vllm serve Qwen/Qwen3-32B ")

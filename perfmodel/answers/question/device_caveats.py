@@ -32,8 +32,8 @@ def of_power_limit(question: CommonOptions, scenario: Scenario) -> Iterator[str]
 
 
 def of_device(scenario: Scenario) -> Iterator[str]:
-    """Warnings about number formats in which the device cannot compute, about links between devices, and
-    about calibration constants from another engine, device or vendor.
+    """Warnings about number formats in which the device cannot compute, about links between devices or
+    machines, and about calibration constants from another engine, device or vendor.
     """
     gpu = scenario.machine.gpu
     stored = weight_format(scenario.target.weights)
@@ -44,6 +44,12 @@ def of_device(scenario: Scenario) -> Iterator[str]:
         yield (
             f"devices of {' and '.join(gpu.makers_in_turn)} share one server with llama.cpp's Vulkan "
             "backend: no run of such a server was fitted"
+        )
+    devices = max(scenario.machine.tensor_parallel, scenario.account.server.devices)
+    if devices > gpu.box_devices == 1 and scenario.machine.fabric is None:
+        yield (
+            f"each of the {devices} devices is a machine of its own: messages between them are predicted as "
+            "in one box, because no times between such machines are known"
         )
     yield from _of_links(scenario)
     yield from _of_transfer(scenario)

@@ -53,6 +53,7 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
         makers_in_turn=tuple(sorted({part.vendor for part in parts})),
         memory=derived(largest.stated_memory, sum(sizes), "B"),
         reported_memory=None,
+        box_devices=max(part.box_devices for part in parts),
         working_set=None,
         memory_bandwidth=mean_rate([part.memory_bandwidth for part in parts]),
         peak=peak,
