@@ -62,12 +62,12 @@ def _say_choice(a: Advice) -> str | None:
     line = a.serve.lines.get(word)
     if line is not None:
         _say_line(a.chosen.replicas, line)
-        option = a.serve_option.lines.get(word) if a.serve_option is not None else None
-        if option is not None and option not in (line, a.first_line):
-            say(_why_option(a))
-            # the number of servers is that of the second line's own configuration (see `Advice.serve_option`)
-            other = a.option or (a.baseline if a.close_with_draft else None) or a.chosen
-            _say_line(other.replicas, option)
+    option = a.serve_option.lines.get(word) if a.serve_option is not None else None
+    if option is not None and option not in (line, a.first_line):
+        say("The best baseline, which the engine runs:" if line is None else _why_option(a))
+        # the number of servers is that of the second line's own configuration (see `Advice.serve_option`)
+        other = a.option or (a.baseline if a.chosen.gamma else None) or a.chosen
+        _say_line(other.replicas, option)
     # the notes of the server with the draft say why there is no line, or are about this engine alone
     if line is None or servers()[word].serves_files or servers()[word].alone:
         drafts = a.serve if a.chosen.gamma else a.serve_option or a.serve

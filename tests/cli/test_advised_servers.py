@@ -84,3 +84,15 @@ def test_several_servers_on_one_host_differ_in_devices_and_port(place: str, own:
     assert own in several.serve.remarks["vllm"]
     single = advise("llama-3.1-8b", place, tp=4, **load)
     assert "on one host" not in single.serve.remarks.get("vllm", "")
+
+
+def test_a_draft_that_the_engine_cannot_start_leaves_the_line_of_the_baseline(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    sparse = "-c 64k -b 12 --draft self --any-draft"
+    cli.run(("advise", *f"-m llama-3.1-8b --hardware h200 {sparse}".split()))
+    lines = capsys.readouterr().out.splitlines()
+    baseline = lines[1 + lines.index("The best baseline, which the engine runs:")]
+    assert baseline.startswith("vllm serve ")
+    assert "--max-num-seqs 12" in baseline
+    assert "speculative" not in baseline

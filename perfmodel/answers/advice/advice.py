@@ -79,8 +79,8 @@ class Advice(Answer):
       tokens per second per sequence.
     - serve: the command lines for one server of the choice.
     - serve_option: the command lines for one other server. This server is usually that of `option`. If the
-      gain of `chosen` is too close to call, the server is the baseline. If no acceptance is known, the server
-      has the draft to measure.
+      gain of `chosen` is too close to call, or if the engine does not run its draft, the server is the
+      baseline. If no acceptance is known, the server has the draft to measure.
     - alternatives: servers that a reader may prefer to the choice. If nothing is feasible, changes of the
       question that help.
     - unmeasured, likely: the break-even acceptance of each draft, and its gain with an acceptance that is

@@ -53,8 +53,11 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     query = search.query
     chosen = decision.chosen
     seats = seats_of(query, chosen)
-    tried = decision.option or decision.to_measure or decision.without_draft
     line = serve(query, chosen, seats, undecided=decision.verdict == "unknown_acceptance")
+    tried = decision.option or decision.to_measure or decision.without_draft
+    runs = chosen.candidate.runs
+    if tried is None and runs is not None and not runs.runs:
+        tried = decision.baseline
     line_to_try = None if tried is None else serve(query, tried, seats_of(query, tried))
     switch = None if decision.rival is None else on_off(decision.rival, query)
     layouts = [pick_of(point, query) for point in best_of_each_layout(decision.weighed)]
