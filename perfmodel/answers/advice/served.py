@@ -20,8 +20,9 @@ from perfmodel.answers.advice.servers_needed import (
     share_of_load,
 )
 from perfmodel.answers.advice.traffic_command import command_of
+from perfmodel.answers.load.fewer_seats import better_seats
 from perfmodel.answers.load.load_verdict import TrafficVerdict
-from perfmodel.answers.load.rows_by_load import compared
+from perfmodel.answers.load.rows_by_load import Priced, compared
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.load.traffic_query import TrafficQuery
@@ -226,7 +227,7 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
         usual = on_servers(question, candidate, drafts, replicas, replays=True, seats=default)
         if usual is not None and usual.pays and usual.request_s <= AS_SOON * served.request_s:
             return usual
-    fewer = _fewer_seats(question, estimate)
+    fewer = (*_fewer_seats(question, estimate), *_better_seats(question, estimate))
     tried = [served, *(on_servers(question, candidate, drafts, replicas, True, seats) for seats in fewer)]
     return min((s for s in tried if s is not None and s.pays), key=lambda s: s.request_s, default=None)
 
@@ -277,6 +278,21 @@ def _more_seats_than(served: Served, question: AdviseQuery) -> int | None:
         return None
     default = replace(served.asked, max_num_seqs=None).group_seats
     return default if served.seats > served.asked.dp * default else None
+
+
+def _better_seats(question: AdviseQuery, estimate: Served) -> Iterator[int]:
+    """The number of seats of an attention group with which servers without a draft have a higher throughput,
+    by the warning of `traffic`, if clients are served without latency limits.
+    """
+    asked = estimate.asked
+    if estimate.row.gamma or question.max_num_seqs is not None or not asked.max_concurrency:
+        return
+    if question.latency_limits_ms:
+        return
+    steps = Priced.of(asked).replica.passes[0]
+    better = better_seats(steps, asked.lengths, min(asked.most_at_once, estimate.seats))
+    if better is not None:
+        yield max(1, better // asked.dp)
 
 
 def _times(question: AdviseQuery, candidate: Candidate, replicas: int) -> Candidate:

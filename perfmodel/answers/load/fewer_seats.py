@@ -4,23 +4,42 @@ tokens per second. The default number of seats of an engine may be smaller with 
 
 from collections.abc import Iterator
 
-from perfmodel.answers.question.smaller_batch import better
+import numpy as np
+
+from perfmodel.answers.question.smaller_batch import better, is_better
 from perfmodel.answers.text import Note
+from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
 from perfmodel.queueing.steps import StepTimes
 
 
 def of_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> Iterator[str]:
     """A sentence if a server with fewer seats has a higher throughput than a server with a seat for every
-    request. The throughput includes the time of prompts.
+    request.
 
     - steps: the passes of the baseline.
     - most_at_once: the largest number of requests that can be at the server.
     """
+    yield from better(*_throughputs(steps, lengths, most_at_once))
+
+
+def better_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> int | None:
+    """The number of seats that the sentence of `of_seats` names, with the same arguments; None without a
+    sentence.
+    """
+    batches, tokens_per_s = _throughputs(steps, lengths, most_at_once)
+    best = int(np.argmax(tokens_per_s))
+    return int(batches[best]) if is_better(tokens_per_s, best) else None
+
+
+def _throughputs(steps: StepTimes, lengths: Lengths, most_at_once: float) -> tuple[Array, Array]:
+    """The numbers of seats, and the throughput with each of them. The throughput includes the time of
+    prompts.
+    """
     decode_s = steps.iterations(lengths) * steps.decode_s / steps.batches
     request_s = decode_s + steps.prompt_s  # a request's share of the server's time
     can_run = steps.batches <= most_at_once
-    yield from better(steps.batches[can_run], lengths.output_mean / request_s[can_run])
+    return steps.batches[can_run], lengths.output_mean / request_s[can_run]
 
 
 def of_default(limits: Limits, drafts: bool, most_at_once: float) -> Iterator[Note]:

@@ -35,11 +35,15 @@ def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
     - tokens_per_s: the throughput of each batch.
     """
     best = int(np.argmax(tokens_per_s))
-    most = tokens_per_s[best]
-    asked = tokens_per_s[-1]
-    if most > asked * (1.0 + LEAST_GAIN):
+    gain = tokens_per_s[best] / tokens_per_s[-1] - 1.0
+    if is_better(tokens_per_s, best):
         yield (
             f"a batch of {batches[best]:g} serves more without a draft than {batches[-1]:g} "
-            f"({most / asked - 1.0:.1%} more tokens/s): a step can take longer where the next size of "
+            f"({gain:.1%} more tokens/s): a step can take longer where the next size of "
             "CUDA graph or another block of a kernel begins"
         )
+
+
+def is_better(tokens_per_s: Array, at: int) -> bool:
+    """Whether a batch gives clearly more tokens per second than the last one."""
+    return bool(tokens_per_s[at] > tokens_per_s[-1] * (1.0 + LEAST_GAIN))

@@ -70,3 +70,14 @@ def test_a_job_has_fewer_seats_where_a_full_server_preempts_requests() -> None:
     full = pm.advise("llama-3.1-8b", **job, max_num_seqs=2 * seats)
     assert any("preemption" in note for note in full.warnings)
     assert answer.chosen.throughput_tokens_per_s > full.chosen.throughput_tokens_per_s
+
+
+def test_servers_without_a_draft_have_the_seats_that_the_warning_names() -> None:
+    """A step of 10 sequences takes much longer than one of 8."""
+    load = {"clients": 10, "input_len": 20_000, "output_len": 1000}
+    answer = advise("gpt-oss-120b", "1xrtx-pro-6000", **load)
+    assert any("a batch of 8 serves more without a draft than 10 " in note for note in answer.warnings)
+    assert "--max-num-seqs 8" in answer.serve_option.lines["vllm"]
+    more = advise("gpt-oss-120b", "1xrtx-pro-6000", **load, max_num_seqs=10)
+    assert "--max-num-seqs 10" in more.serve_option.lines["vllm"]
+    assert answer.baseline.throughput_tokens_per_s > 1.03 * more.baseline.throughput_tokens_per_s
