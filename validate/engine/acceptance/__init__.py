@@ -85,15 +85,17 @@ def served_gamma(where: str, text: str, given: int | None) -> int | None:
     is known but the text counts by position, which shows the length later. Raises InputError in all other
     cases.
     """
+    if given:
+        return given
     counted = draft_length(text)
-    if counted is not None and counted > sglang_lengths.LONGEST_DRAFT and not given:
+    if counted is not None and counted > sglang_lengths.LONGEST_DRAFT:
         raise refuse(
             where,
             "tokens per draft",
             f"at most {sglang_lengths.LONGEST_DRAFT} (is a number cut off?)",
             counted,
         )
-    gamma = given or counted or printed_draft_length(text)
+    gamma = counted or printed_draft_length(text)
     if gamma is None and not states_positions(text):
         raise InputError(f"--gamma: must be given: {where} {_lengths_in_words(text)}")
     return gamma
