@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.gguf_head import UNTESTED
-from perfmodel.answers.advice.one_server import line_of, nodes_text, serve
+from perfmodel.answers.advice.one_server import line_of, nodes_text, on_load_text, serve
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.answers.advice.servers.base import MODEL, ON_LOAD
+from perfmodel.answers.advice.servers.base import MODEL
 from perfmodel.answers.question import Named
 from perfmodel.specs import GPUSpec, weight_format
 from perfmodel.specs.models.checkpoints import main_format
@@ -41,13 +41,12 @@ class Alternative:
             text += f" ({MODEL} stands for such a checkpoint)"
         if not _computes(query, point.candidate.scenario.machine.gpu):
             text += " (this GPU has no FP8 arithmetic: such weights save only memory and its bandwidth)"
-        nodes = "" if line is None else nodes_text(query, point)
-        if nodes:
+        if line is not None and (nodes := nodes_text(query, point)):
             text += f" ({nodes})"
         if lines is not None and line is not None and UNTESTED in lines.notes:
             text += f" ({UNTESTED})"
-        if lines is not None and line is not None:
-            text += "".join(f" ({note})" for note in lines.notes if ON_LOAD in note)
+        if line is not None and (on_load := on_load_text(query, point)):
+            text += f" ({on_load})"
         return cls(text, point.layout.replicas, line)
 
 

@@ -104,8 +104,6 @@ def export(
         line = server.start(setup, notes)
         if line is not None:
             started[word] = line
-            if word == served.engine and (on_load := server.quantising(served)):
-                notes.append(on_load)
     notes += _parsed(started)
     remarks = {word: _remark(word, served) for word in started}
     return Export.of(started, notes, {word: text for word, text in remarks.items() if text})

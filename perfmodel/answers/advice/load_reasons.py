@@ -108,8 +108,12 @@ def enough_text(served: Served) -> str:
     """The number of GPUs that suffice, in words, such as ``8 GPUs suffice: 2 x TP 4, no draft, TPOT 17
     ms``.
     """
-    gpus = served.candidate.layout.gpus
-    return f"{gpus_text(gpus)} suffice{'s' * (gpus == 1)}: {served_with_draft(served)}"
+    return f"{suffice_text(served.candidate.layout.gpus)}: {served_with_draft(served)}"
+
+
+def suffice_text(number: int) -> str:
+    """A sufficient number of GPUs in words: ``1 GPU suffices`` or ``8 GPUs suffice``."""
+    return "1 GPU suffices" if number == 1 else f"{gpus_text(number)} suffice"
 
 
 def gpus_text(number: int) -> str:

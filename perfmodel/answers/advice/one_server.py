@@ -8,10 +8,10 @@ import numpy as np
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.draft_lengths import LengthTable
 from perfmodel.answers.advice.engine_lines import Export, export
-from perfmodel.answers.advice.layouts import MOST_IN_SERVER
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.answers.advice.served_target import served_target, served_with
+from perfmodel.answers.advice.served_target import served_with
 from perfmodel.answers.advice.servers import servers
+from perfmodel.answers.advice.servers.base import ServedTarget
 from perfmodel.answers.advice.servers.llamacpp import DEFAULT_LENGTH
 from perfmodel.answers.point.remedies import remedies
 from perfmodel.answers.point.verdict import Verdict, verdict
@@ -79,10 +79,11 @@ def serve(
     most = s.longest(max(chosen.gamma, DEFAULT_LENGTH)) if chosen.gamma else 0
     by_length = tuple(speedups(s, float(chosen.batch), float(context), np.arange(most + 1)).tolist())
     table = LengthTable.at(seats or chosen.batch, context, chosen.gamma, by_length)
-    served, path = served_with(query, s, chosen.candidate.asked.draft if chosen.gamma else None)
+    served, path = _served(query, chosen)
     layout = chosen.layout
-    shares = layout.replicas > 1 and layout.server_gpus < MOST_IN_SERVER
-    served = replace(served, pool=pool, shares_host=shares, vendor=s.machine.gpu.vendor)
+    gpu = s.machine.gpu
+    shares = layout.replicas > 1 and layout.server_gpus < gpu.box_devices
+    served = replace(served, pool=pool, shares_host=shares, vendor=gpu.vendor)
     return export(table, s.draft, served, path, undecided=undecided)
 
 
@@ -98,11 +99,22 @@ def nodes_text(query: AdviseQuery, point: PricedPoint) -> str:
     """What stands for the address in the line of a server on several nodes, and how the line of each other
     node differs. The result is empty for one node, and for an engine without command lines.
     """
-    scenario = point.candidate.scenario
-    server = servers().get(engine_of(scenario.machine.calibration) or "")
-    if server is None:
-        return ""
-    return server.other_nodes(served_target(query, served_id(query.model), scenario))
+    server = servers().get(engine_of(point.candidate.scenario.machine.calibration) or "")
+    return "" if server is None else server.other_nodes(_served(query, point)[0])
+
+
+def on_load_text(query: AdviseQuery, point: PricedPoint) -> str:
+    """The sentence of `Server.quantising` about the server of a point; empty for an engine without command
+    lines.
+    """
+    server = servers().get(engine_of(point.candidate.scenario.machine.calibration) or "")
+    return "" if server is None else server.quantising(_served(query, point)[0])
+
+
+def _served(query: AdviseQuery, point: PricedPoint) -> tuple[ServedTarget, str | None]:
+    """The target and the path of the draft that a server of the point loads (see `served_with`)."""
+    draft = point.candidate.asked.draft if point.gamma else None
+    return served_with(query, point.candidate.scenario, draft)
 
 
 def of_other_weights(query: AdviseQuery, point: PricedPoint) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ needs.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate
@@ -36,7 +37,7 @@ GRANULE = 8
 
 AS_SOON = 1.01
 """Servers have the engine's default number of seats instead of a larger one if a request then takes at most
-this many times as long.
+this many times as long. The value is an assumption.
 """
 BETWEEN = (0.25, 0.5)
 """Numbers of seats that are tried if memory is full. 0 is the number of whole requests (prompt and output)
@@ -220,16 +221,17 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
         replicas = servers_by_replays(question, candidate, drafts, candidate.layout.replicas)
     if replicas is None:
         return None
-    served = on_servers(
-        question, candidate, drafts, replicas, replays=True, seats=_seats_of_line(question, estimate)
-    )
-    if served is not None and (default := _more_seats_than(served, question)) is not None:
-        usual = on_servers(question, candidate, drafts, replicas, replays=True, seats=default)
+    replay = partial(on_servers, question, candidate, drafts, replicas, True)
+    served = replay(_seats_of_line(question, estimate))
+    default = None if served is None else _default_seats(question, served)
+    if served is not None and default is not None:
+        usual = replay(default)
         if usual is not None and usual.pays and usual.request_s <= AS_SOON * served.request_s:
             return usual
     fewer = (*_fewer_seats(question, estimate), *_better_seats(question, estimate))
-    tried = [served, *(on_servers(question, candidate, drafts, replicas, True, seats) for seats in fewer)]
-    return min((s for s in tried if s is not None and s.pays), key=lambda s: s.request_s, default=None)
+    tried = [served, *map(replay, fewer)]
+    paying = [each for each in tried if each is not None and each.pays]
+    return min(paying, key=lambda each: each.request_s, default=None)
 
 
 def confirmed(question: AdviseQuery, served: Served) -> Served | None:
@@ -270,7 +272,7 @@ def _fewer_seats(question: AdviseQuery, estimate: Served) -> Iterator[int]:
         yield max(1, math.floor(seats * (whole + share * (1.0 - whole))))
 
 
-def _more_seats_than(served: Served, question: AdviseQuery) -> int | None:
+def _default_seats(question: AdviseQuery, served: Served) -> int | None:
     """The engine's default number of seats of an attention group, if the servers have more seats and requests
     still wait for one; otherwise None. Steps of more sequences were hardly measured.
     """

@@ -11,7 +11,7 @@ from perfmodel.answers.advice.alternatives import Alternative, BetterChange
 from perfmodel.answers.advice.better_changes import change_of
 from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import decoding_share
-from perfmodel.answers.advice.load_reasons import enough_text, gpus_text, served_with_draft, sooner_text
+from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft, sooner_text, suffice_text
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
 from perfmodel.answers.advice.run_first import RunFirst
 from perfmodel.answers.advice.served import Served
@@ -84,8 +84,7 @@ def _fewer_gpus(flags: str, question: AdviseQuery, before: Served) -> SmallerSer
     fewest = fewest_gpus(question, all_reaches(question), most=most - 1)
     if fewest is None:
         return None
-    fewer = fewest.candidate.layout.gpus
-    gpus = f"{gpus_text(fewer)} suffice{'s' * (fewer == 1)}, not {most}"
+    gpus = f"{suffice_text(fewest.candidate.layout.gpus)}, not {most}"
     alternative = started(f"With {flags} {enough_text(fewest)}", question, fewest)
     return SmallerServers(flags, question, alternative, fewest, gpus)
 

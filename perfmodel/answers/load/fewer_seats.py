@@ -4,9 +4,7 @@ tokens per second. The default number of seats of an engine may be smaller with 
 
 from collections.abc import Iterator
 
-import numpy as np
-
-from perfmodel.answers.question.smaller_batch import better, is_better
+from perfmodel.answers.question.smaller_batch import better, clearly_best
 from perfmodel.answers.text import Note
 from perfmodel.operations import Array
 from perfmodel.queueing.load import Lengths, Limits
@@ -28,8 +26,8 @@ def better_seats(steps: StepTimes, lengths: Lengths, most_at_once: float) -> int
     sentence.
     """
     batches, tokens_per_s = _throughputs(steps, lengths, most_at_once)
-    best = int(np.argmax(tokens_per_s))
-    return int(batches[best]) if is_better(tokens_per_s, best) else None
+    best = clearly_best(tokens_per_s)
+    return None if best is None else int(batches[best])
 
 
 def _throughputs(steps: StepTimes, lengths: Lengths, most_at_once: float) -> tuple[Array, Array]:

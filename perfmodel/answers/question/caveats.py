@@ -82,9 +82,11 @@ def doubts(
     for answers that do not say elsewhere whether the engine runs the draft.
     """
     runs = runs_in(engine_of(scenario.machine.calibration), scenario.draft, question.engine)
-    is_refused = runs and gamma and shown.draft and not runs.runs
-    refused = [f"this engine cannot run the draft: {runs.text}"] if runs and is_refused else []
-    return (*common_doubts(question, scenario, batch, context, gamma, room, shown), *refused)
+    notes = common_doubts(question, scenario, batch, context, gamma, room, shown)
+    drafts = gamma > 0 and shown.draft
+    if drafts and runs is not None and not runs.runs:
+        return (*notes, f"this engine cannot run the draft: {runs.text}")
+    return notes
 
 
 def common_doubts(

@@ -160,7 +160,7 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
     attends = scenario.machine.tensor_parallel // groups
     table = link.allreduce
     if attends > fabric.node_devices and table and table.evidence == "assumed":
-        yield (f"the times of all-reduces between nodes are assumed, not from a table ({table.source})")
+        yield f"the times of all-reduces between nodes are assumed, not from a table ({table.source})"
     elif attends > (table.measured_devices if table else attends):
         measured = table.measured_devices if table else 0
         yield f"all-reduces of {attends} devices are assumed to be as fast as those of {measured}"

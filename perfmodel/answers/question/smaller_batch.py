@@ -34,9 +34,9 @@ def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
 
     - tokens_per_s: the throughput of each batch.
     """
-    best = int(np.argmax(tokens_per_s))
-    gain = tokens_per_s[best] / tokens_per_s[-1] - 1.0
-    if is_better(tokens_per_s, best):
+    best = clearly_best(tokens_per_s)
+    if best is not None:
+        gain = tokens_per_s[best] / tokens_per_s[-1] - 1.0
         yield (
             f"a batch of {batches[best]:g} serves more without a draft than {batches[-1]:g} "
             f"({gain:.1%} more tokens/s): a step can take longer where the next size of "
@@ -44,6 +44,7 @@ def better(batches: Array, tokens_per_s: Array) -> Iterator[str]:
         )
 
 
-def is_better(tokens_per_s: Array, at: int) -> bool:
-    """Whether a batch gives clearly more tokens per second than the last one."""
-    return bool(tokens_per_s[at] > tokens_per_s[-1] * (1.0 + LEAST_GAIN))
+def clearly_best(tokens_per_s: Array) -> int | None:
+    """The position of the highest throughput; None if it is not clearly higher than the last one."""
+    best = int(np.argmax(tokens_per_s))
+    return best if tokens_per_s[best] > tokens_per_s[-1] * (1.0 + LEAST_GAIN) else None

@@ -19,7 +19,7 @@ from perfmodel.answers.advice.servers_needed import HEADROOM
 from perfmodel.answers.advice.traffic_command import command_of
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.errors import InputError
-from perfmodel.operations import Array
+from perfmodel.operations import Array, Floats
 from perfmodel.queueing.closed_form import serve
 
 SHORTLIST = 6
@@ -229,12 +229,17 @@ def _times_of_server(server: PoolServer, load: Array) -> dict[str, float | None]
     question = server.question
     served = serve(server.steps, question.loop.load(load), server.limits, question.spread)
     return {
-        "ttft_s": float(np.ravel(served.ttft.mean)[0]),
-        "ttft_p90_s": float(served.ttft.quantiles(0.9)[0, 0]),
-        "tpot_s": float(np.ravel(served.tpot.mean)[0]),
-        "tpot_p90_s": float(served.tpot.quantiles(0.9)[0, 0]),
-        "slo_share": float(server.shares(load)[0]) if question.limits_s else None,
+        "ttft_s": _first(served.ttft.mean),
+        "ttft_p90_s": _first(served.ttft.quantiles(0.9)),
+        "tpot_s": _first(served.tpot.mean),
+        "tpot_p90_s": _first(served.tpot.quantiles(0.9)),
+        "slo_share": _first(server.shares(load)) if question.limits_s else None,
     }
+
+
+def _first(values: Floats) -> float:
+    """The value of the first load."""
+    return float(np.ravel(values)[0])
 
 
 def _check(question: TrafficQuery, gamma: int, load: Array, layout: dict[str, Any]) -> str:

@@ -30,8 +30,6 @@ HEAD = "HEAD"
 MODEL = "MODEL"
 """This word stands for a checkpoint that the reader must find, in a command line."""
 
-ON_LOAD = "quantises this checkpoint on load"
-"""Words of the note about a checkpoint that does not fit before it is quantised."""
 VISIBLE = {"NVIDIA": "CUDA_VISIBLE_DEVICES", "AMD": "HIP_VISIBLE_DEVICES"}
 """Vendor -> the environment variable that lists the devices of a process."""
 
@@ -284,8 +282,8 @@ class Server(ABC):
         if not target.on_load or not target.too_large:
             return ""
         return (
-            f"{self.title} {ON_LOAD}: {target.too_large}, so only a version that quantises layer by layer "
-            f"can load it (--model-path names a checkpoint in {target.weights})"
+            f"{self.title} quantises this checkpoint on load: {target.too_large}, so only a version that "
+            f"quantises layer by layer can load it (--model-path names a checkpoint in {target.weights})"
         )
 
     def copies(self, target: ServedTarget) -> str:
