@@ -1,0 +1,65 @@
+"""Servers over several hosts: nodes, compute trays of a rack, and devices that are whole machines."""
+
+import pytest
+
+from perfmodel.answers.advice.advise import advise
+
+
+@pytest.mark.parametrize(
+    ("question", "line", "others"),
+    [
+        (
+            {"engine": "vllm", "dp": 16},
+            "--data-parallel-size-local 8 --data-parallel-address HEAD --data-parallel-size 16",
+            "node 1 adds --headless --data-parallel-start-rank 8",
+        ),
+        (
+            {"engine": "vllm", "dp": 1},
+            "--nnodes 2 --node-rank 0 --master-addr HEAD --enable-expert-parallel --tensor-parallel-size 16",
+            "node 1 adds --headless --node-rank 1",
+        ),
+        (
+            {"engine": "sglang", "dp": 16},
+            "--nnodes 2 --node-rank 0 --dist-init-addr HEAD:5000 --attn-dp-size 16",
+            "node 1 has --node-rank 1",
+        ),
+    ],
+)
+def test_a_server_over_two_nodes_says_what_each_of_them_starts(question, line, others) -> None:
+    served = advise(model="deepseek-v3.1", hardware="h100", tp=16, ep=16, draft=[], **question).serve
+    assert line in served.lines[question["engine"]]
+    assert others in served.remarks[question["engine"]]
+
+
+@pytest.mark.parametrize("hardware", ["gb200", "gb300"])
+def test_a_server_over_two_compute_trays_of_a_rack_starts_on_two_hosts(hardware: str) -> None:
+    """All GPUs of an NVL72 rack share NVLink, but a host has four of them."""
+    asked = {
+        "model": "deepseek-r1",
+        "hardware": hardware,
+        "weights": "nvfp4",
+        "draft": [],
+        "engine": "sglang",
+    }
+    two = advise(**asked, tp=8).serve
+    assert "--nnodes 2 --node-rank 0 --dist-init-addr HEAD:5000" in two.sglang_line
+    assert "node 1 has --node-rank 1" in two.remarks["sglang"]
+    assert "--nnodes" not in advise(**asked, tp=4).serve.sglang_line
+    assert "--nnodes" not in advise(**asked | {"hardware": "b200"}, tp=8).serve.sglang_line
+
+
+def test_devices_that_are_whole_machines_are_not_taken_for_one_box() -> None:
+    """Two DGX Spark are two hosts, whose link was not measured; one is asked without such a warning."""
+    asked = {"model": "qwen3-32b", "weights": "fp8", "draft": [], "hardware": "dgx-spark"}
+    one, two = (advise(**asked, tp=tp) for tp in (1, 2))
+    said = "each of the 2 devices is a machine of its own"
+    assert any(note.startswith(said) for note in two.warnings)
+    assert "--nnodes 2 --node-rank 0" in two.serve.vllm_line
+    assert not any("a machine of its own" in note for note in one.warnings)
+    assert "--nnodes" not in one.serve.vllm_line
+    macs = {"engine": "llamacpp", "draft": [], "layer_split": 2}
+    assert any(
+        note.startswith(said) for note in advise("gpt-oss-120b", "apple-m4-max-128gb", **macs).warnings
+    )
+    with_a_card = advise("gpt-oss-120b", "strix-halo+rtx-3090", engine="llamacpp", draft=[])
+    assert not any("a machine of its own" in note for note in with_a_card.warnings)
