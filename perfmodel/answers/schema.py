@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from inspect import getdoc, unwrap
-from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -54,9 +53,7 @@ def given_schema(question: type[Question]) -> dict[str, Any]:
 
 
 def _accepted_type(hint: Any) -> Any:
-    """The type of the values that a field accepts, without types that JSON does not have: a path becomes a
-    string.
-    """
+    """The type of the values that a field accepts, without types that JSON does not have."""
     origin = get_origin(hint)
     inner = get_args(hint)
     if origin is Parsed:
@@ -66,7 +63,7 @@ def _accepted_type(hint: Any) -> Any:
         return Union[tuple(map(_accepted_type, kept))]  # noqa: UP007
     if origin is Sequence:
         return list[_accepted_type(inner[0])]  # type: ignore[misc]
-    return str if hint is Path else hint
+    return hint
 
 
 def answer_type(verb: Verb[..., Any]) -> type[msgspec.Struct]:

@@ -1,14 +1,11 @@
 """An assistant asks the questions of the command line, over the SDK's own client."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.declaration import Question, argument, arguments, question
-from perfmodel.answers.readers import path
-from perfmodel.answers.schema import given_schema
+from perfmodel.answers.declaration import arguments
 from tests.cli.mcp_session import session
 from tests.test_front_door import ASKED
 
@@ -44,14 +41,6 @@ def test_an_assistant_reads_the_type_the_choices_and_the_default_of_an_argument(
     assert whatif["gamma"]["description"].endswith(" Default: auto.")
     assert "Default" not in whatif["batch"]["description"]
     assert whatif["batch"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
-
-
-def test_the_path_of_a_file_is_a_text() -> None:
-    @question
-    class Saved(Question):
-        file: Path = argument("File to read.", "FILE", read=path)
-
-    assert given_schema(Saved)["properties"] == {"file": {"description": "File to read.", "type": "string"}}
 
 
 def test_an_assistant_reads_that_times_are_numbers() -> None:
