@@ -157,7 +157,10 @@ def test_eight_small_servers_beat_one_large_one_that_has_more_tokens_in_all() ->
     assert all_eight.chosen.all_servers_tokens_per_s == pytest.approx(
         8 * advice.chosen.throughput_tokens_per_s
     )
-    assert all_eight.serve.lines == advice.serve.lines
+    own = "servers on one host each need their own devices (CUDA_VISIBLE_DEVICES) and --port"
+    copies = {"vllm": f"vLLM {own}", "sglang": f"SGLang {own}"}
+    assert advice.serve.remarks == {}
+    assert all_eight.serve == replace(advice.serve, remarks=copies)
 
 
 def test_a_latent_cache_gets_data_parallel_attention() -> None:

@@ -128,7 +128,8 @@ def test_one_line_without_a_draft_is_to_be_started_before_a_draft_is_measured(
     question = "-m qwen2.5-72b --hardware 8xh100 -c 1k --weights fp8 --kv-dtype fp8 --draft eagle3"
     assert cli.run(("advise", *question.split())) == 1
     words = " ".join(capsys.readouterr().out.split())
-    assert " Start without a draft. Measure the acceptance of a draft, then decide." in words
+    copies = "vLLM servers on one host each need their own devices (CUDA_VISIBLE_DEVICES) and --port."
+    assert words.endswith(f" Start without a draft. Measure the acceptance of a draft, then decide. {copies}")
     assert "Run the server" not in words
 
 
