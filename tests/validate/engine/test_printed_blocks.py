@@ -6,6 +6,7 @@ from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.pastes.serving_block import BLOCK_TITLE, ServingBlock
 from perfmodel.validate.engine.timing import GivenFacts
 from tests.refusals import refused
+from tests.validate.engine.pasting import sample
 
 FILES = Path(__file__).parent / "files"
 
@@ -48,7 +49,7 @@ def test_accepted_tokens_of_a_printed_block_need_a_draft_length() -> None:
 
 def test_a_long_line_before_a_block_is_no_heading() -> None:
     """A line of a log can mention a draft by chance."""
-    block = (FILES.parent / "pastes" / "serving_block.txt").read_text()
+    block = sample("serving_block")
     plain = block.partition("---------------Speculative")[0]
     baseline = f"baseline\n{plain}"
     long = f"INFO with eagle3, n=5 {'x' * 120}\n"
@@ -57,7 +58,7 @@ def test_a_long_line_before_a_block_is_no_heading() -> None:
 
 
 def test_the_largest_number_of_requests_at_once_counts_before_their_mean() -> None:
-    block = (FILES.parent / "pastes" / "serving_block.txt").read_text()
+    block = sample("serving_block")
     both = block.replace("Mean TTFT", "Concurrency:  6.5\nMean TTFT")
     (step,) = ServingBlock().read("x", both, GivenFacts())
     assert step.batch == 8
