@@ -60,7 +60,8 @@ def test_a_mac_has_no_devices_of_other_makers(mac: str) -> None:
 def test_a_board_fits_beside_a_chip_with_shared_memory_of_amd() -> None:
     chip = load_gpu("strix-halo")
     assert combined([chip, SMALL]).memory_bytes == chip.memory_bytes + SMALL.memory_bytes
-    for parts in ([chip, chip.replace(name="next-halo")], [chip, chip], [load_gpu("dgx-spark"), SMALL]):
+    alone = [load_gpu(name) for name in ("dgx-spark", "gh200")]
+    for parts in ([chip, chip.replace(name="next-halo")], [chip, chip], *([one, SMALL] for one in alone)):
         refused("--hardware: must be devices of one computer", combined, parts)
 
 

@@ -172,12 +172,10 @@ def _shared(question: CommonOptions, gpu: GPUSpec, engine: str | None) -> GPUSpe
         raise InputError(f"{host}: needs --host-bandwidth, the memory bandwidth of the host in GB/s")
     if gpu.memory is None:
         return gpu
-    memories = {
-        name: size.replace(value=size.value * devices)
-        for name in ("memory", "reported_memory")
-        if (size := getattr(gpu, name)) is not None
-    }
-    return gpu.replace(**memories | {"power_draw": None})
+    total = gpu.reported_memory
+    if devices > 1:  # the system's share depends on the memory of one machine
+        total = gpu.memory.replace(value=gpu.memory_bytes * devices, unit="B")
+    return gpu.replace(reported_memory=total, power_draw=None)
 
 
 def _placed(gpu: GPUSpec, devices: int, host: str) -> str:

@@ -13,10 +13,8 @@ from perfmodel.specs.boundary.units import Quantity, Unit
 from perfmodel.specs.devices.gpu import GPUSpec
 
 SIGN = "+"
-SHARED_MEMORY = "LPDDR"
-"""First letters of the memory that a processor shares with the GPU on its chip."""
 TAKES_BOARDS = "AMD"
-"""The maker of chips with shared memory whose computers can also take GPU boards."""
+"""The maker of single chips whose computers can also take GPU boards."""
 
 
 def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
@@ -63,16 +61,11 @@ def combined(parts: Sequence[GPUSpec], flag: str = "--hardware") -> GPUSpec:
 
 
 def _fit_in_one_computer(parts: Sequence[GPUSpec]) -> bool:
-    """Whether one computer can have all of these devices. It has at most one chip with shared memory, and
-    boards beside this chip only if the maker is `TAKES_BOARDS`.
+    """Whether one computer can have all of these devices. It has at most one chip that is the only one of its
+    kind in a computer, and boards beside this chip only if the maker is `TAKES_BOARDS`.
     """
-    chips = [part.vendor for part in parts if _is_computer(part)]
+    chips = [part.vendor for part in parts if part.box_devices == 1]
     return not chips or chips == [TAKES_BOARDS]
-
-
-def _is_computer(part: GPUSpec) -> bool:
-    """Whether a device is the chip of a computer, and not a board in a computer."""
-    return part.vendor == "Apple" or part.memory_type.startswith(SHARED_MEMORY)
 
 
 def parts_of(name: str, load: Callable[[str, str], GPUSpec], flag: str) -> list[GPUSpec]:

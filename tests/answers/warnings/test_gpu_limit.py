@@ -37,6 +37,13 @@ def test_an_advice_of_nothing_gets_it_too() -> None:
     assert sum("sysctl" in text for text in answer.warnings) == 1
 
 
+def test_two_macs_have_twice_the_memory_of_one_and_not_the_share_of_a_larger_mac() -> None:
+    one, two = (pm.whatif(**MAC, hardware="m4:24gb", layer_split=split) for split in (1, 2))
+    assert two.memory.available_bytes == pytest.approx(2 * one.memory.available_bytes)
+    assert two.query.hardware == one.query.hardware, "the name of one device, to ask again"
+    assert "sysctl" not in "".join(two.warnings), "each Mac has a limit of its own"
+
+
 @pytest.mark.parametrize(
     ("hardware", "why"),
     [
