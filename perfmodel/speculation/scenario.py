@@ -25,6 +25,11 @@ class Scenario(CountedScenario):
         """The results that `once` stores. Scenarios that differ only in acceptance share them."""
         return {}
 
+    @property
+    def server_devices(self) -> int:
+        """Number of devices of a server that compute at the same time, or of those that run in turn."""
+        return max(self.machine.tensor_parallel, self.account.server.devices)
+
     @cached_property
     def formulas(self) -> PassFormulas:
         """The formulas of the seconds of passes, without a power limit."""

@@ -57,9 +57,11 @@ def test_devices_that_are_whole_machines_are_not_taken_for_one_box() -> None:
     assert "--nnodes 2 --node-rank 0" in two.serve.vllm_line
     assert not any("a machine of its own" in note for note in one.warnings)
     assert "--nnodes" not in one.serve.vllm_line
-    macs = {"engine": "llamacpp", "draft": [], "layer_split": 2}
-    assert any(
-        note.startswith(said) for note in advise("gpt-oss-120b", "apple-m4-max-128gb", **macs).warnings
-    )
-    with_a_card = advise("gpt-oss-120b", "strix-halo+rtx-3090", engine="llamacpp", draft=[])
+    in_turn = {"engine": "llamacpp", "draft": []}
+    macs = advise("gpt-oss-120b", "apple-m4-max-128gb", layer_split=2, **in_turn)
+    assert any(note.startswith(said) for note in macs.warnings)
+    assert "-sm layer --rpc HOST1:50052" in macs.serve.lines["llamacpp"]
+    assert "HOST1 stands for the address of the other machine" in macs.serve.remarks["llamacpp"]
+    with_a_card = advise("gpt-oss-120b", "strix-halo+rtx-3090", **in_turn)
     assert not any("a machine of its own" in note for note in with_a_card.warnings)
+    assert "--rpc" not in with_a_card.serve.lines["llamacpp"]

@@ -124,7 +124,7 @@ def served_target(question: CommonOptions, model_id: str | None, scenario: Scena
         mtp_layers=scenario.target.num_nextn_predict_layers,
         latent=latent,
         engine=engine,
-        nodes=nodes * math.ceil(devices // nodes / scenario.machine.gpu.box_devices),
+        nodes=nodes * math.ceil(scenario.server_devices // nodes / scenario.machine.gpu.box_devices),
         dispatch=_dispatch(scenario),
         version=version,
         alone=alone,

@@ -45,7 +45,7 @@ def of_device(scenario: Scenario) -> Iterator[str]:
             f"devices of {' and '.join(gpu.makers_in_turn)} share one server with llama.cpp's Vulkan "
             "backend: no run of such a server was fitted"
         )
-    devices = max(scenario.machine.tensor_parallel, scenario.account.server.devices)
+    devices = scenario.server_devices
     if devices > gpu.box_devices == 1 and scenario.machine.fabric is None:
         yield (
             f"each of the {devices} devices is a machine of its own: messages between them are predicted as "

@@ -8,7 +8,7 @@ import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import LengthTable, inside
 from perfmodel.answers.advice.gguf_head import UNTESTED, conversion
-from perfmodel.answers.advice.servers.base import Server, Setup, Started, words_of
+from perfmodel.answers.advice.servers.base import ServedTarget, Server, Setup, Started, words_of
 from perfmodel.answers.question import draft_word
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Array
@@ -26,6 +26,8 @@ DEFAULT_LENGTH = 3
 """Default number of tokens that the server drafts."""
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+(?<!\.gguf)")
 """Matches a Hugging Face repository id, but no name of a GGUF file."""
+RPC_PORT = 50052
+"""Default port of llama.cpp's ``rpc-server`` (recalled)."""
 NGRAM = 3
 """Smallest n-gram that an n-gram draft matches."""
 
@@ -59,6 +61,7 @@ class LlamaCpp(Server):
             "-ngl": ALL_LAYERS if served.gpu_layers is None else served.gpu_layers,
             "--n-cpu-moe": served.cpu_moe or None,
             "-sm": _split(served.tensor_parallel, served.layer_devices),
+            "--rpc": ",".join(f"{host}:{RPC_PORT}" for host in _other_hosts(setup.target)) or None,
             "-fa": cache and "on",
             "-ctk": cache,
             "-ctv": cache,
@@ -75,6 +78,21 @@ class LlamaCpp(Server):
         elif file is not None:
             notes.append(f"{file} stands for the draft's own GGUF file")
         return Started("\n".join([*commands, server]))
+
+    def other_nodes(self, target: ServedTarget) -> str:
+        """See `Server.other_nodes`."""
+        hosts = _other_hosts(target)
+        runs = f"runs `rpc-server -H 0.0.0.0 -p {RPC_PORT}`"
+        if len(hosts) > 1:
+            return f"{hosts[0]} to {hosts[-1]} stand for the addresses of the other machines; each {runs}"
+        return f"{hosts[0]} stands for the address of the other machine, which {runs}" if hosts else ""
+
+
+def _other_hosts(target: ServedTarget) -> list[str]:
+    """Words that stand for the addresses of the other machines among which the layers are divided."""
+    if target.file is None or target.file.layer_devices == 1:
+        return []
+    return [f"HOST{n}" for n in range(1, target.nodes)]
 
 
 def _conversion(setup: Setup, file: object) -> list[str]:
