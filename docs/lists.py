@@ -50,7 +50,8 @@ CATALOGUES = (
         "`rtx-3090-24gb` has 25.77 GB. Engines use the memory that the device reports (`reported_memory`), "
         "which may be a few per cent above or below the data sheet's. `NAME:12gb` is the device NAME with "
         f"12 GB of memory (12 GiB for GDDR boards and Macs). {of_macs()} Link rates "
-        "(GB/s) are per direction. LLC is the last-level cache. An answer uses the calibration in the "
+        "(GB/s) are per direction. Macs, DGX Sparks and machines with a Ryzen AI Max have one GPU each. "
+        "LLC is the last-level cache. An answer uses the calibration in the "
         "last column unless `--engine` or `--calibration` names another calibration. `--hardware` also "
         "accepts the names that `nvidia-smi` and `lspci` print, such as `Radeon RX 7900 XTX "
         "24GB`. `--hardware ./mine.yaml` reads your own file.",

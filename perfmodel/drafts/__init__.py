@@ -36,7 +36,7 @@ ALIASES = {
 }
 """The draft kind for each other name that an engine or a paper uses."""
 ALIKE = 0.7
-"""Least similarity of a misspelled kind to its name, from 0 to 1."""
+"""Least similarity of a misspelled kind to its name, from 0 to 1 (assumed)."""
 LOOKUPS = ("ngram", "suffix")
 """The kinds that search in the text. Engines let them take turns with another kind."""
 _BASE = {field.name for field in dataclasses.fields(Draft)}

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import httpx
 
 LINE_BYTES = 2**16
-"""Largest size of a line of a stream, in bytes."""
+"""Largest size of a line of a stream, in bytes (assumed, like the next size)."""
 TOKEN_BYTES = 2**13
 """Largest size of a stream per requested token, in bytes."""
 FIELD = b"data:"
