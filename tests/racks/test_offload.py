@@ -100,5 +100,10 @@ def test_the_sentence_says_whether_reading_pays_and_from_where_on() -> None:
 def test_the_shortest_prefix_that_pays_is_a_whole_number_of_tokens(start_s: float, first: int) -> None:
     """A read takes its start and no time per token, and computing takes 0.1 s per token."""
     start_s += 0.05
-    assert _crossing(lambda tokens: start_s, lambda tokens: 0.1 * tokens, 100) == first
-    assert _crossing(lambda tokens: start_s, lambda tokens: 0.1 * tokens, first - 1 or 1) in (None, 1)
+
+    def found(most: int) -> int | None:
+        return _crossing(lambda tokens: start_s, lambda tokens: 0.1 * tokens, most)
+
+    assert found(100) == found(first) == first
+    if first > 1:
+        assert found(first - 1) is None

@@ -55,3 +55,11 @@ def test_two_macs_have_twice_the_memory_of_one_and_not_the_share_of_a_larger_mac
 )
 def test_no_command_where_it_does_not_help(hardware: str, why: str) -> None:
     assert "sysctl" not in "".join(pm.whatif(**MAC, hardware=hardware).warnings), why
+
+
+@pytest.mark.parametrize("name", ["h100-sxm-80gb", "m4-max:48gb"])
+def test_a_gpu_that_reports_its_own_limit_has_no_default_one(name: str) -> None:
+    """Although more memory is left than macOS keeps for itself."""
+    gpu = load_gpu(name)
+    reported = gpu.stated_memory.replace(value=20, unit="GB")
+    assert gpu.replace(reported_memory=reported).raised_limit_mib(1.0) is None
