@@ -106,15 +106,14 @@ def with_smaller_weights_on_all(kinds: Sequence[AdviseQuery], best: OfKind) -> t
 
 def most_in_all(feasible: Sequence[OfKind]) -> tuple[Alternative, ...]:
     """The machine with the most tokens/s in all, if it is not the choice. The result is empty if the ranking
-    is not by tokens/s per device, if the question does not state the number of devices of each kind, or if
-    these numbers are equal.
+    is not by tokens/s per device, or if the question does not state the number of devices of each kind.
 
     - feasible: the choices of all kinds with a choice, the best kind first.
     """
     best = feasible[0]
-    sizes = {each.question.gpus for each in feasible}
+    stated = all(each.question.gpus is not None for each in feasible)
     per_device = best.question.objective == "throughput" and best.question.dollars is None
-    if not per_device or None in sizes or len(sizes) == 1:
+    if not (per_device and stated):
         return ()
     most = max(feasible, key=_in_all)
     if most.pick is None or _in_all(most) <= (1.0 + ALIKE) * _in_all(best):
