@@ -138,7 +138,7 @@ def _block(where: str, text: str, facts: GivenFacts) -> list[Timing]:
             facts = GivenFacts(gamma=length, accepted=run["accepted"]).over(facts)
         elif run["accepted"] > 1.0:
             raise MissingFact(where, "gamma")
-    if "concurrency" in run and "max_concurrency" not in run:
+    if "concurrency" in run:  # a printed maximum counts before it
         facts = facts.over(GivenFacts(batch=run["concurrency"]))
     return vllm.serve(where, run, facts)
 
