@@ -21,7 +21,14 @@ from perfmodel.validate.engine.compared import (
 from perfmodel.validate.engine.expected_acceptance import expected_gain, usual_gain
 from perfmodel.validate.engine.fit import check_enough, usable
 from perfmodel.validate.engine.metrics_page import page_of
-from perfmodel.validate.engine.paste import STANDARD_INPUT, PastedText, read_place, recognised, steps_of
+from perfmodel.validate.engine.paste import (
+    STANDARD_INPUT,
+    PastedText,
+    check_stated,
+    read_place,
+    recognised,
+    steps_of,
+)
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.signs import refused_draft
 from perfmodel.validate.engine.sources import BenchFile, sources_of
@@ -67,18 +74,22 @@ def describe(q: EngineQuestion, pasted: PastedText, facts: GivenFacts, out: Path
     if pasted.content == "cache size":
         return compare_cache(q, pasted.text)
     query = q.query_of_engine(pasted.engine)
+    facts = facts.over(GivenFacts(input=q.mean_context, gamma=q.gamma))
     timings = _compare_steps(q, query, pasted, facts)
     if not timings:
         return say("missing for a calibration: outputs with their times")
     try:
         check_enough(*usable(timings))
+        check_stated(pasted, facts)
     except InputError as error:
         why = one_line(str(error)).removeprefix(f"--from: {pasted.where}: ")
         return say(f"missing for a calibration: {why}")
     if pasted.where == STANDARD_INPUT:
         return say("enough for a calibration: save the text, and give its name to --from")
     engine = q.engine or pasted.engine or None
-    calibrate(q, q.query(), (*q.source, *q.files), engine, q.version, out)
+    calibrate(
+        q, q.query(), tuple(facts.after(file) for file in (*q.source, *q.files)), engine, q.version, out
+    )
 
 
 def _compare_steps(q: EngineQuestion, query: Query, pasted: PastedText, facts: GivenFacts) -> list[Timing]:
@@ -88,7 +99,6 @@ def _compare_steps(q: EngineQuestion, query: Query, pasted: PastedText, facts: G
     The order is that in which a reader needs them: assumptions, steps, prompts.
     """
     scenario = resolve_costs(query)
-    facts = facts.over(GivenFacts(input=q.mean_context, gamma=q.gamma))
     read = steps_of(pasted, facts, lambda timing: expected_gain(query, scenario, q.acceptance, timing))
     timings = read.timings
     form = form_of(pasted.text)

@@ -178,6 +178,13 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfTe
     return StepsOfText(steps, "; ".join(notes))
 
 
+def check_stated(pasted: PastedText, facts: GivenFacts) -> None:
+    """Raises MissingFact for a text whose steps need a value that neither the text nor `facts` state."""
+    lacking = _missing(pasted, facts)
+    if lacking.keys:
+        raise lacking
+
+
 def _missing(pasted: PastedText, facts: GivenFacts) -> MissingFact:
     """All facts that the text lacks. Each missing fact is filled in to find the next one. Raises InputError
     for another fault of the text.

@@ -83,6 +83,13 @@ class GivenFacts:
         facts = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return replace(other, **{name: value for name, value in facts.items() if value is not None})
 
+    def after(self, file: str) -> str:
+        """The name of a file, which other facts may follow, with these facts: ``FILE,batch=4.0``."""
+        values = ((name, getattr(self, name)) for name in self.__dataclass_fields__)
+        return ",".join(
+            [file.split(",")[0], *(f"{name}={value}" for name, value in values if value is not None)]
+        )
+
 
 _FLAGS = {"input": " or --context N", "gamma": " or --gamma N"}
 """Fact -> further flags that can state it."""

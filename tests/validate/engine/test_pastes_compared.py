@@ -3,6 +3,7 @@
 import io
 import re
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -288,3 +289,21 @@ def test_a_power_limit_is_part_of_the_prediction(monkeypatch, capsys) -> None:
         out = " ".join(capsys.readouterr().out.split())
         predicted_ms.append(float(re.search(r"predicted (\d+) ms", out)[1]))
     assert predicted_ms[1] > predicted_ms[0]
+
+
+def test_a_calibration_takes_the_flags_that_state_a_fact_and_no_published_acceptance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = tmp_path / "table.md"
+    table.write_text(
+        "| batch size | baseline tok/s | eagle3 tok/s |\n|--|--|--|\n| 1 | 40 | 70 |\n| 8 | 300 | 450 |\n"
+    )
+    flags = "--model qwen3-32b --hardware h100 --tp 2 --draft eagle3 --gamma 3 --context 2k"
+    out = tmp_path / "mine.yaml"
+    ask = ["validate", "engine", *flags.split(), "--out", str(out), "--from"]
+    assert run([*ask, str(table)]) == 0
+    assert "missing for a calibration" in capsys.readouterr().out
+    assert not out.exists()
+    assert run([*ask, f"{table},accepted=2.4"]) == 0
+    assert "held-out error" in capsys.readouterr().out
+    assert out.exists()
