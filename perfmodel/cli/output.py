@@ -113,6 +113,13 @@ def say_whole(text: str) -> None:
     click.echo(text)
 
 
+def say_command(line: str, remark: str) -> None:
+    """Prints a command line and, if it is not empty, the remark about it."""
+    say_whole(line)
+    if remark:
+        say(f"{remark}.")
+
+
 def warn(notes: Iterable[str]) -> None:
     """Prints warnings and then notes, each text once. A second line of a text is a command to copy."""
     each = dict.fromkeys(notes)

@@ -22,7 +22,7 @@ from perfmodel.answers.text import (
     seconds,
     size,
 )
-from perfmodel.cli.output import Column, facts, fit, say, say_whole, table, warn, warn_where
+from perfmodel.cli.output import Column, facts, fit, say, say_command, table, warn, warn_where
 from perfmodel.specs import COVERAGE, ENGINES, VERSION_SEPARATOR, serving_engines
 
 COLOURS = {
@@ -79,7 +79,8 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     if engine is not None and engine.conversion == "gguf" and a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import line_of_file
 
-        say_whole(line_of_file(replace(query, draft=a.query.draft), a.gamma_optimal) or "")
+        if (command := line_of_file(replace(query, draft=a.query.draft), a.gamma_optimal)) is not None:
+            say_command(*command)
 
 
 def _older_version(a: WhatIf, query: Query) -> dict[str, str]:

@@ -9,7 +9,7 @@ from perfmodel.answers.advice.schedule import Schedule, ScheduleTable, schedule
 from perfmodel.answers.advice.servers.sglang import ADAPTIVE_FILE
 from perfmodel.answers.text import NONE, draft_in_words, model_and_shape, ratio_text
 from perfmodel.cli.commands import LLAMA, verb
-from perfmodel.cli.output import say, say_whole, table, warn
+from perfmodel.cli.output import say, say_command, say_whole, table, warn
 from perfmodel.cli.panel import calibration
 from perfmodel.speculation.confidence import ByConfidence
 
@@ -107,9 +107,7 @@ def _print_lines(lengths: ScheduleTable) -> None:
     """Prints the command line of each engine, and the contents of the files that SGLang reads."""
     export = lengths.export
     for engine, line in export.lines.items():
-        say_whole(line)
-        if engine in export.remarks:
-            say(f"{export.remarks[engine]}.")
+        say_command(line, export.remarks.get(engine, ""))
     if export.sglang_adaptive is not None:
         say_whole(f"{ADAPTIVE_FILE}: {json_module.dumps(export.sglang_adaptive)}")
     if lengths.sglang_costs is not None:

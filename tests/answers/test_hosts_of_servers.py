@@ -3,6 +3,7 @@
 import pytest
 
 from perfmodel.answers.advice.advise import advise
+from tests.commands import run
 
 
 @pytest.mark.parametrize(
@@ -65,3 +66,12 @@ def test_devices_that_are_whole_machines_are_not_taken_for_one_box() -> None:
     with_a_card = advise("gpt-oss-120b", "strix-halo+rtx-3090", **in_turn)
     assert not any("a machine of its own" in note for note in with_a_card.warnings)
     assert "--rpc" not in with_a_card.serve.lines["llamacpp"]
+
+
+def test_a_what_if_about_several_macs_says_what_the_other_one_runs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = "whatif -m qwen3-8b --hardware m4-max --layer-split 2 -b 1 -c 8k --gamma 0"
+    line, remark = run(capsys, *asked.split()).splitlines()[-2:]
+    assert line.endswith(" -sm layer --rpc HOST1:50052")
+    assert remark.startswith("HOST1 stands for the address of the other machine, which runs `rpc-server")

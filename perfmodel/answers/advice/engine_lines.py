@@ -145,9 +145,9 @@ def _parsed(words: Iterable[str]) -> Iterator[str]:
         yield f"lines of this form were not checked with the parser of {' and '.join(untried)}"
 
 
-def line_of_file(query: Query, tokens: int) -> str | None:
-    """The command line for one question and a draft of `tokens` tokens, if the engine loads its model from a
-    file (llama.cpp). The result is None for other engines.
+def line_of_file(query: Query, tokens: int) -> tuple[str, str] | None:
+    """The command line for one question and a draft of `tokens` tokens, and its remark, if the engine loads
+    its model from a file (llama.cpp). The result is None for other engines. The remark is often empty.
     """
     scenario = resolve(query)
     served = served_target(query, served_id(query.model), scenario)
@@ -156,7 +156,9 @@ def line_of_file(query: Query, tokens: int) -> str | None:
     by_length = speedups(scenario, float(query.batch), float(query.context), np.arange(tokens + 1))
     table = LengthTable.at(query.batch, query.context, tokens, tuple(by_length.tolist()))
     path = draft_source(query, scenario, query.draft or scenario.draft.name)
-    return export(table, scenario.draft, served, path).lines.get(served.engine or "")
+    lines = export(table, scenario.draft, served, path)
+    engine = served.engine or ""
+    return (lines.lines[engine], lines.remarks.get(engine, "")) if engine in lines.lines else None
 
 
 def no_line(why: str) -> Export:
