@@ -36,7 +36,13 @@ def test_flags_of_blocks_and_sentences_stay_whole_and_code_is_kept() -> None:
     flag = '<span class="flag">--tp</span>'
     assert BLOCKS.flagged("<pre><code>a --tp 2\n</code></pre>") == f"<pre><code>a {flag} 2\n</code></pre>"
     assert BLOCKS.flagged('<p id="x--tp">see --tp.</p>') == f'<p id="x--tp">see {flag}.</p>'
-    for other in ("<code>--tp</code>", "<p>non-empty, 2 --&gt; 3, self-</p>"):
+    kept = (
+        "<code>--tp</code>",
+        "<p>non-empty, 2 --&gt; 3, self-</p>",
+        '<p title="see --tp"></p>',
+        "a&#124;-b",
+    )
+    for other in kept:
         assert BLOCKS.flagged(other) == other
 
 
