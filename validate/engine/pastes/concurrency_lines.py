@@ -50,7 +50,7 @@ class ConcurrencyLines(TextForm):
             if not tpot:
                 raise refuse(where, "TPOT", "above 0", line.tpot)
             of_line = stated(line.words, facts.gamma)
-            drafted = speculation(where, facts, of_line.accepted, of_line.gamma or facts.gamma)
+            drafted = speculation(where, facts, of_line.accepted, of_line.gamma)
             iteration_s = drafted.tokens_per_iteration * tpot / 1e3
             steps.append(step(where, iteration_s, line.batch, lengths, drafted, how="TPOT"))
         return steps
