@@ -22,8 +22,10 @@ def test_the_printed_command_predicts_the_row_of_the_choice(capsys, load) -> Non
     answer = pm.advise(**load, input_len=2000, output_len=300)
     words = shlex.split(answer.traffic_command)
     assert words[:2] == ["perfmodel", "traffic"]
+    assert words[words.index("--gamma") + 1] == str(answer.chosen.gamma)
     told = read(capsys, *words[1:])
-    row = next(row for row in told["rows"] if row["gamma"] == answer.chosen.gamma)
+    row = told["rows"][-1]
+    assert [row["gamma"] for row in told["rows"]] == sorted({0, answer.chosen.gamma})
     assert row["tpot_s"]["mean"] == pytest.approx(answer.chosen.tpot_s, rel=1e-3)
     assert row["ttft_s"]["mean"] == pytest.approx(answer.chosen.ttft_s, rel=1e-3)
     assert row["output_tokens_per_s"] == pytest.approx(answer.chosen.throughput_tokens_per_s, rel=1e-3)
