@@ -86,6 +86,12 @@ def test_several_servers_on_one_host_differ_in_devices_and_port(place: str, own:
     assert "on one host" not in single.serve.remarks.get("vllm", "")
 
 
+def test_servers_that_fill_a_compute_tray_share_no_host() -> None:
+    trays = advise("llama-3.1-8b", "8xgb200", tp=4, clients=64, input_len=2000, output_len=300)
+    assert trays.chosen.replicas == 2
+    assert "on one host" not in trays.serve.remarks.get("vllm", "")
+
+
 def test_a_draft_that_the_engine_cannot_start_leaves_the_line_of_the_baseline(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
