@@ -62,6 +62,16 @@ def test_a_job_has_the_default_seats_where_more_of_them_gain_nothing() -> None:
     assert gained < 1.01
 
 
+def test_a_job_has_more_seats_than_the_default_where_they_gain() -> None:
+    job = {"hardware": "l40s", "weights": "fp8", "input_len": 100, "output_len": 300, "draft": []}
+    answer = pm.advise("qwen3-8b", **job)
+    (note,) = (note for note in answer.warnings if "more than the engine's default of 256" in note)
+    seats = note.partition(" ")[0]
+    assert f"--max-num-seqs {seats} " in answer.serve.lines["vllm"] + " "
+    default = pm.advise("qwen3-8b", **job, max_num_seqs=256)
+    assert answer.chosen.throughput_tokens_per_s > 1.1 * default.chosen.throughput_tokens_per_s
+
+
 def test_a_job_has_fewer_seats_where_a_full_server_preempts_requests() -> None:
     job = {"hardware": "l40s", "input_len": 1000, "output_len": 1000}
     answer = pm.advise("llama-3.1-8b", **job)
