@@ -10,20 +10,8 @@ import pytest
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.schedule import schedule
 from perfmodel.errors import InputError
+from tests.specs.configs import LLAMA
 
-LLAMA: dict[str, Any] = {
-    "architectures": ["LlamaForCausalLM"],
-    "model_type": "llama",
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_hidden_layers": 32,
-    "vocab_size": 128256,
-    "max_position_embeddings": 131072,
-    "torch_dtype": "bfloat16",
-    "tie_word_embeddings": False,
-}
 FLOAT8 = {"dynamic": False, "num_bits": 8, "type": "float"}
 FP8 = {
     "quant_method": "modelopt",
