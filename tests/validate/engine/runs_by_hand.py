@@ -41,6 +41,16 @@ RUNS: dict[str, dict[str, Any]] = {
         "output_sequence_length": {"avg": 50},
         "request_count": {"avg": 9},
     },
+    "trtllm_bench": {
+        "request_info": {
+            "num_requests": 80,
+            "avg_num_concurrent_requests": 3.9,
+            "avg_input_length": 512.0,
+            "avg_output_length": 256.0,
+        },
+        "performance": {},
+        "streaming_metrics": {"avg_tpot_ms": 7.3, "avg_ttft_ms": 35.0},
+    },
     "guidellm": {"metadata": {}, "benchmarks": []},
     "llmd": {"scenario": {}, "run": {}, "results": {}},
 }

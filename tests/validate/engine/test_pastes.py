@@ -41,6 +41,8 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("llama_metrics", {"input": 800}, [(1, 800.5, 0, 1.0, 113.5 / 4200)]),
         ("trtllm_metrics", {"input": 800, "batch": 4}, [(4, 800.5, 0, 1.0, 157.2 / 39920)]),
         ("trtllm_log", {"input": 800}, [(4, 800.5, 0, 1.0, 0.00751)]),
+        # 128 blocks of 32 tokens hold 4 requests; 14 of 24 drafted tokens are accepted in 8 drafts of 3
+        ("trtllm_iterations", {}, [(4, 1024, 3, 1 + 14 / 8, 0.0092)]),
         ("trtllm_bench", {}, [(3.9988, 512 + 128, 0, 1.0, 0.0072945)]),
         ("trtllm_bench", {"gamma": 2, "accepted": 2.0}, [(3.9988, 640, 2, 2.0, 2 * 0.0072945)]),
         (
@@ -154,6 +156,15 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("trtllm_bench", ("Average time-per-output-token", "x"), r"run trtllm-bench with --streaming"),
         ("trtllm_bench", ("Number of requests", "x"), r"Number of requests: must stand in the report"),
         ("trtllm_log", ("", ""), r"-: input: must be stated, as in --from -,input=N"),
+        ("trtllm_iterations", ("usedNumBlocks", "x"), r"-: input: must be stated, as in --from -,input=N"),
+        (
+            "trtllm_iterations",
+            ('"numContextRequests":0', '"numContextRequests":1'),
+            r"no iteration that decodes",
+        ),
+        ("trtllm_iterations", ('"numAcceptedTokens":8', '"numAcceptedTokens":80'), r"at most the 24 drafted"),
+        ("trtllm_iterations", ('"iter"', '"x"'), r"iterLatencyMS: has no whole iteration"),
+        ("trtllm_iterations", ('9.4,"kv', '"x","kv'), r"-: iterLatencyMS"),
         ("trtllm_log", ("'num_ctx_tokens': 0", "'num_ctx_tokens': 9"), r"no iteration that decodes alone"),
         (
             "trtllm_log",

@@ -95,6 +95,26 @@ def test_chunks_within_five_percent_of_what_an_iteration_gains_are_one_each(toke
             {"gamma": 1},
             step(batch=4, context=125, gamma=1, tokens_per_iteration=2, seconds=0.04),
         ),
+        (
+            "trtllm_bench",
+            {},
+            {},
+            step(seconds=0.0073, batch=3.9, prompt=512, output=256, prefill_share=2.9 * 0.035 / 1.9038),
+        ),
+        (
+            "trtllm_bench",
+            {"decoding_stats": {"acceptance_length_percentiles": {"average": 2.5}}},
+            {"gamma": 3, "batch": 4},
+            step(
+                seconds=2.5 * 0.0073,
+                batch=4,
+                gamma=3,
+                tokens_per_iteration=2.5,
+                prompt=512,
+                output=256,
+                prefill_share=3 * 0.035 / 1.9038,
+            ),
+        ),
         ("aiperf", {}, {}, step(batch=1, context=125)),
         (
             "aiperf",

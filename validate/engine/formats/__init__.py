@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from perfmodel.errors import InputError
 from perfmodel.reading import read_text
 from perfmodel.specs import files
-from perfmodel.validate.engine.formats import clients, desktop, llama_cpp, vllm
+from perfmodel.validate.engine.formats import clients, desktop, llama_cpp, trtllm, vllm
 from perfmodel.validate.engine.headed_parts import read_parts
 from perfmodel.validate.engine.pastes import form_of, text_forms
 from perfmodel.validate.engine.record import EngineRecord
@@ -91,6 +91,9 @@ FORMATS = {
         "genai-perf or aiperf profile (profile_export_*.json)",
         ({"inter_token_latency", "input_config"},),
         clients.aiperf,
+    ),
+    "trtllm_bench": BenchFormat(
+        "trtllm-bench throughput --report_json", ({"request_info", "performance"},), trtllm.report, "trtllm"
     ),
     "llmd": BenchFormat(
         "llm-d benchmark report 0.2 (JSON or YAML)", ({"scenario", "run", "results"},), clients.llmd
