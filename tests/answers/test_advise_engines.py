@@ -34,6 +34,20 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
     assert ": self with streamingllm:512, gamma" in research.headline()
 
 
+def test_under_a_load_a_named_draft_that_the_engine_does_not_run_is_not_called_slow() -> None:
+    load = {"clients": 16, "input_len": 2048, "output_len": 1024, "rate": {"eagle": "0.8"}}
+    answer = advise("llama-3.1-8b", "h100", draft=["eagle"], engine="trtllm", **load)
+    assert answer.verdict == "do_not_speculate"
+    assert answer.reason.endswith("; the engine runs no draft with a known acceptance")
+    assert answer.warnings[0] == (
+        "eagle was not searched: not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.4.5 "
+        "(--any-draft includes such drafts)"
+    )
+    beside = advise("llama-3.1-8b", "h100", draft=["eagle", "eagle3"], engine="trtllm", **load)
+    assert beside.chosen.draft == "eagle3"
+    assert answer.warnings[0] in beside.warnings
+
+
 @pytest.mark.parametrize(
     ("engine", "draft", "kv", "says"),
     [
@@ -41,9 +55,9 @@ def test_a_draft_that_no_engine_runs_is_named_and_not_chosen() -> None:
         ("vllm", "eagle3", "streamingllm:512", "not in vLLM; in SGLang >= 0.5.12"),
         (
             "trtllm",
-            "ngram",
+            "eagle",
             "full",
-            "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.5.5 or llama.cpp >= b9193",
+            "not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.4.5",
         ),
         ("magicdec", "self", "streamingllm:512", None),
         ("vllm@0.28", "dspark", "full", "vLLM >= 0.28"),

@@ -49,6 +49,28 @@ def test_an_eagle_head_and_the_limits_of_the_server(tmp_path: Path) -> None:
     ]
 
 
+def test_a_draft_model_and_an_ngram_draft_have_lines(tmp_path: Path) -> None:
+    """A draft model under a load is DraftTarget, with the usual checkpoint of the draft."""
+    answer = advise(
+        "llama-3.1-405b", "8xh200", weights="fp8", clients=16, input_len=2048, output_len=1024,
+        engine="trtllm", draft=["llama-3.2-1b"], rate={"llama-3.2-1b": "0.75"},
+    )  # fmt: skip
+    assert answer.verdict == "likely_speculate"
+    assert answer.chosen.runs_in == "TensorRT-LLM >= 1.0"
+    _, options = pasted(answer.serve.lines["trtllm"], tmp_path)
+    assert options["speculative_config"] == {
+        "decoding_type": "DraftTarget",
+        "max_draft_len": answer.chosen.gamma,
+        "speculative_model_dir": "meta-llama/Llama-3.2-1B-Instruct",
+    }
+    table = schedule(
+        "qwen3-8b", "h100", context=4096, max_batch=1, draft="ngram", rate="0.6", engine="trtllm"
+    )
+    _, options = pasted(table.tables[0].export.lines["trtllm"], tmp_path)
+    assert options["speculative_config"]["decoding_type"] == "NGram"
+    assert options["speculative_config"]["max_draft_len"] == table.tables[0].best_constant
+
+
 def test_data_parallel_attention_counts_the_sequences_of_a_device(tmp_path: Path) -> None:
     answer = advise(
         "deepseek-r1", "h200", tp=8, dp=8, ep=8, batch=64, context=4096, draft=["mtp"], max_gamma=1,

@@ -3,7 +3,7 @@
 A draft without a measured acceptance is skipped, and the answer lists it. No acceptance is ever assumed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfmodel.answers.advice.accepted_drafts import KnownDraft, accepted_drafts
@@ -88,13 +88,37 @@ class Candidates:
         """A message for each draft that the question names but that could not be searched on any layout. The
         message gives the reason.
         """
-        searched = {candidate.asked.draft for candidate in self.drafted}
+        return self._messages(query, self.drafted, {skip.draft: skip.reason for skip in self.skips})
+
+    def not_run(self, query: AdviseQuery) -> tuple[str, ...]:
+        """A message for each draft that the question names but that the engine does not run. The message
+        says where the draft runs.
+        """
+        reasons = {
+            candidate.asked.draft: f"{candidate.runs.text} (--any-draft includes such drafts)"
+            for candidate in self.drafted
+            if candidate.asked.draft is not None and candidate.runs is not None
+        }
+        return self._messages(query, self.runnable(query), reasons)
+
+    def runnable(self, query: AdviseQuery) -> list[Candidate]:
+        """The candidates whose draft may be recommended."""
+        return [candidate for candidate in self.drafted if query.may_choose(candidate.runs)]
+
+    @staticmethod
+    def _messages(
+        query: AdviseQuery, searched: Sequence[Candidate], reasons: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        """A message for each draft that the question names, unless it is among those that were searched.
+
+        - reasons: draft -> the reason why it was not searched.
+        """
+        found = {candidate.asked.draft for candidate in searched}
         named = [*(query.draft or ()), *(draft_and_method(key)[0] for key in query.chain_rates)]
-        reasons = {skip.draft: skip.reason for skip in self.skips}
         return tuple(
             f"{name} was not searched: {reasons[name]}"
             for name in dict.fromkeys(named)
-            if name in reasons and name not in searched
+            if name in reasons and name not in found
         )
 
 

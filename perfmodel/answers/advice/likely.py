@@ -142,6 +142,5 @@ def _point_at(
         acceptance=None,
     )
     candidates = find_candidates(accepted, [baseline.layout])
-    runnable = [c for c in candidates.drafted if query.may_choose(c.runs)]
-    drafted = price(candidates.baselines, runnable, accepted).drafted
+    drafted = price(candidates.baselines, candidates.runnable(query), accepted).drafted
     return best_of(drafted, accepted)

@@ -32,6 +32,7 @@ class LoadDecision:
     - option: the servers with the doubtful draft.
     - baseline, rival: the best servers without a draft and with a draft.
     - others: the other servers that can serve the load, the best first.
+    - none_runs: whether the acceptance of a draft is known, but the engine runs no such draft.
     - likely, to_measure: the typical gains at the mean batch, and the point with the draft to measure. Both
       are only given if no acceptance is known.
     """
@@ -42,6 +43,7 @@ class LoadDecision:
     rival: Served | None
     others: list[Served]
     verdict: AdviseVerdict
+    none_runs: bool = False
     likely: tuple[TypicalGain, ...] = ()
     to_measure: PricedPoint | None = None
 
@@ -79,11 +81,12 @@ def decide_under_load(search: LoadSearch) -> LoadDecision:
         chosen = baseline
     weighed = [s for s in search.sufficient if s is not chosen and (option is None or not s.row.gamma)]
     others = sorted(weighed, key=lambda s: order(s, question))
+    none_runs = bool(search.candidates.drafted) and not search.drafted
     likely: tuple[TypicalGain, ...] = ()
     to_measure = None
     if chosen is not None and verdict == "unknown_acceptance":
         likely, to_measure = _to_measure(question, chosen)
-    return LoadDecision(chosen, option, baseline, rival, others, verdict, likely, to_measure)
+    return LoadDecision(chosen, option, baseline, rival, others, verdict, none_runs, likely, to_measure)
 
 
 def _verdict(search: LoadSearch, chosen: Served | None) -> AdviseVerdict:

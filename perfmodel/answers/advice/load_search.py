@@ -49,7 +49,7 @@ class LoadSearch:
     @property
     def drafted(self) -> list[Candidate]:
         """The candidates whose draft may be recommended."""
-        return [c for c in self.candidates.drafted if self.question.may_choose(c.runs)]
+        return self.candidates.runnable(self.question)
 
     @property
     def sufficient(self) -> list[Served]:
@@ -110,8 +110,7 @@ def _estimates(question: AdviseQuery, candidates: Candidates, drafts: bool) -> I
     """The prediction for each candidate with the closed form. Candidates that `traffic` refuses are added to
     the skips.
     """
-    drafted = [c for c in candidates.drafted if question.may_choose(c.runs)]
-    for candidate in drafted if drafts else candidates.baselines:
+    for candidate in candidates.runnable(question) if drafts else candidates.baselines:
         try:
             estimate = estimated(question, candidate, drafts)
         except InputError as error:

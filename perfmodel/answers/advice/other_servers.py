@@ -67,7 +67,7 @@ def best_on(
         found = find_candidates(question, layouts)
     except InputError:
         return None
-    drafted = [c for c in found.drafted if question.may_choose(c.runs)]
+    drafted = found.runnable(question)
     estimates = [
         served
         for candidates, drafts in ((found.baselines, False), (drafted, True))

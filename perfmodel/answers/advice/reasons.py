@@ -12,6 +12,8 @@ from perfmodel.answers.point.reason import reason
 from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.speculation import Workload, predict
 
+NO_DRAFT_RUNS = "the engine runs no draft with a known acceptance"
+"""The reason why drafts are not compared although the acceptance of some is known."""
 SEEN = 1.05
 """A smaller speedup would be printed as 1.0x."""
 
@@ -64,7 +66,7 @@ def _why_no_draft(query: AdviseQuery, drafted: list[Priced]) -> str:
     """The reason why no draft with a known acceptance may be chosen."""
     searched = [x for x in drafted if query.may_choose(x.candidate.runs)]
     if not searched:
-        return "the engine runs no draft with a known acceptance"
+        return NO_DRAFT_RUNS
     if not any(x.fits.any() for x in searched):
         return "no draft with a known acceptance fits in memory"
     return "no draft with a known acceptance meets the bound on time per token"

@@ -124,7 +124,8 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
     tuned = of_other_weights(question, chosen.point)
     texts = other_texts(question, search.candidates.drafted)
     notes = (*tuned, *chosen.many_seats, *_of_a_job(question), *texts)
-    warnings = (*search.candidates.left_out(question), *chosen.warnings, *notes)
+    unused = (*search.candidates.left_out(question), *search.candidates.not_run(question))
+    warnings = (*unused, *chosen.warnings, *notes)
     choice = Advice(
         query=question,
         verdict=decision.verdict,

@@ -1,8 +1,8 @@
 """Command lines of TensorRT-LLM: a file with options, and ``trtllm-serve`` with this file.
 
 The keys of the file are from aiconfigurator 0.12.0 (PyPI), generator/config/backend_templates/trtllm, for
-TensorRT-LLM 1.0 to 1.3. ``attn_backend``, the keys of EAGLE-3 and the flags of ``trtllm-serve`` were not
-checked against a source.
+TensorRT-LLM 1.0 to 1.3. ``attn_backend``, the keys of all drafts but MTP and the flags of ``trtllm-serve``
+are recalled, and were not checked against a source.
 """
 
 import json
@@ -24,8 +24,15 @@ from perfmodel.answers.question import draft_word
 
 FILE = "trtllm.yaml"
 """Name of the file that the line writes."""
-LENGTH_KEYS = {"mtp": "num_nextn_predict_layers", "eagle3": "max_draft_len"}
+LENGTH_KEYS = {
+    "mtp": "num_nextn_predict_layers",
+    "eagle3": "max_draft_len",
+    "model": "max_draft_len",
+    "ngram": "max_draft_len",
+}
 """Kind of draft -> the key for its draft length."""
+LONGEST_MATCH = 4
+"""Largest n-gram that a draft matches, as in the lines of vLLM."""
 
 
 class TensorRTLLM(Server):
@@ -102,13 +109,28 @@ class TensorRTLLM(Server):
         if tokens == 0:
             notes.append("TensorRT-LLM takes one draft length, and the best single one is 0")
             return None
-        if word == "eagle3" and setup.draft_path is None:
-            notes.append("pass --draft-path to name the eagle3 head")
+        loads = word in ("eagle3", "model")
+        if loads and setup.draft_path is None:
+            notes.append(f"pass --draft-path to name the {_checkpoint(word)}")
             return None
+        if setup.draft.tensor_parallel != setup.target.tensor_parallel:
+            notes.append(
+                "TensorRT-LLM shards a draft like its target: its line drafts on "
+                f"{setup.target.tensor_parallel} devices, not on {setup.draft.tensor_parallel}"
+            )
         if len(setup.table.ranges) > 1:
             notes.append(f"TensorRT-LLM takes only one draft length: its line uses the best one, {tokens}")
         config = {"decoding_type": known.method, LENGTH_KEYS[word]: tokens}
-        return config | ({"speculative_model_dir": setup.draft_path} if word == "eagle3" else {})
+        if loads:
+            config["speculative_model_dir"] = setup.draft_path
+        if word == "ngram":
+            config["max_matching_ngram_size"] = LONGEST_MATCH
+        return config
+
+
+def _checkpoint(word: str) -> str:
+    """What a draft of this kind loads, in words."""
+    return "draft model" if word == "model" else f"{word} head"
 
 
 def _stated(options: Mapping[str, Any]) -> dict[str, Any]:
