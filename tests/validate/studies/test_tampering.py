@@ -183,6 +183,22 @@ def test_what_moved_by_more_than_rounding_is_named(recorded: dict[str, Any]) -> 
         assert gate.faults(one, other)[1].startswith("  /more: ")
 
 
+def test_as_many_differences_as_are_listed_have_no_count_of_further_ones() -> None:
+    most = {"inputs": {}} | {str(n): 0 for n in range(gate.MOST_LINES)}
+    (head, *lines) = gate.faults(most, dict.fromkeys(most, 1) | {"inputs": {}})
+    assert head.startswith(f"stale: {gate.MOST_LINES} recorded figures")
+    assert all(line.endswith(": 0 -> 1") for line in lines)
+    assert len(lines) == gate.MOST_LINES
+
+
+@pytest.mark.parametrize("name", ["mape", "small_kernel_s"])
+def test_a_small_change_of_an_error_and_of_a_constant_in_microseconds_is_named(name: str) -> None:
+    before = {"mape": 0.03, "small_kernel_s": 2e-6}[name]
+    for times, lines in ((1 + 1e-6, 0), (1 + 1e-4, 2)):
+        off = {"inputs": {}, name: before * times}
+        assert len(gate.faults({"inputs": {}, name: before}, off)) == lines
+
+
 @pytest.mark.parametrize("figure", [0.0, float("nan"), "0.0281", None])
 def test_a_changed_figure_a_lost_prediction_and_a_violated_bound_are_named(
     recorded: dict[str, Any], figure: object
