@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from perfmodel.errors import InputError
 from perfmodel.reading import parse_json
+from perfmodel.validate.engine.foreign_words import in_english
 from perfmodel.validate.engine.unwrapped import unwrapped
 
 MAX_COUNT = 1e18
@@ -67,9 +68,9 @@ class NamedText(NamedTuple):
 def plain(text: str) -> str:
     """A cleaned text. Colours, code fences and prefixes of all lines are removed, runs of one character are
     shortened to `WIDEST`, and broken lines are joined. Cells of tables are separated by bars, and
-    numbers such as 38,70 have decimal points.
+    numbers such as 38,70 have decimal points. Words about speeds are in English.
     """
-    short = _without_long_runs(unwrapped(_without_long_runs(text)))
+    short = in_english(_without_long_runs(unwrapped(_without_long_runs(text))))
     lines = _FENCE.sub("", _COLOUR.sub("", short)).split("\n")
     for prefix in _PREFIXES:
         lines = _unprefixed(lines, prefix)

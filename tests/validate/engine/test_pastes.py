@@ -43,6 +43,13 @@ def test_every_form_has_a_sample_that_no_other_form_takes() -> None:
         ("trtllm_log", {"input": 800}, [(4, 800.5, 0, 1.0, 0.00751)]),
         # 128 blocks of 32 tokens hold 4 requests; 14 of 24 drafted tokens are accepted in 8 drafts of 3
         ("trtllm_iterations", {}, [(4, 1024, 3, 1 + 14 / 8, 0.0092)]),
+        # the first and the last interval of each load are partly idle
+        (
+            "time_series",
+            {"input": 800, "gamma": 3},
+            [(8, 800.5, 3, 3.16, 3.16 * 8 / 1024), (1, 800.5, 3, 3.13, 3.13 / 200)],
+        ),
+        ("llama_progress", {}, [(1, 4072 + 100, 0, 1.0, 1 / 38.4)]),
         ("trtllm_bench", {}, [(3.9988, 512 + 128, 0, 1.0, 0.0072945)]),
         ("trtllm_bench", {"gamma": 2, "accepted": 2.0}, [(3.9988, 640, 2, 2.0, 2 * 0.0072945)]),
         (
@@ -165,6 +172,11 @@ def test_the_steps_of_a_form(name, given, steps) -> None:
         ("trtllm_iterations", ('"numAcceptedTokens":8', '"numAcceptedTokens":80'), r"at most the 24 drafted"),
         ("trtllm_iterations", ('"iter"', '"x"'), r"iterLatencyMS: has no whole iteration"),
         ("trtllm_iterations", ('9.4,"kv', '"x","kv'), r"-: iterLatencyMS"),
+        ("time_series", ("", ""), r"-: gamma: must be stated, as in --from -,gamma=N"),
+        ("time_series", ("running requests", "x"), r"-: batch: must be stated, as in --from -,batch=N"),
+        ("time_series", ("1024.0", "x"), r"-: generation tokens/s: must be a number"),
+        ("llama_progress", ("prompt", "x"), r"-: input: must be stated"),
+        ("llama_progress", ("38.40", "0"), r"-: tg: must be above 0"),
         ("trtllm_log", ("'num_ctx_tokens': 0", "'num_ctx_tokens': 9"), r"no iteration that decodes alone"),
         (
             "trtllm_log",
@@ -335,6 +347,17 @@ def test_a_column_with_a_draft_and_one_without_are_two_servers() -> None:
     ]
     unstated = table.replace(" (n=2)", "")
     refused("-: gamma: must be stated", read_pasted, "-", unstated, GivenFacts(input=500, accepted=2.0))
+
+
+def test_a_column_beside_one_with_a_draft_is_the_baseline() -> None:
+    """The acceptance is in the words around the table, or in a column."""
+    table = "| users | TPOT | TPOT eagle3 (k=3) |\n|---|---|---|\n| 1 | 6.9 ms | 3.4 ms |\n\naccept len 2.4\n"
+    expected = [(0, 1.0, pytest.approx(0.0069)), (3, 2.4, pytest.approx(2.4 * 0.0034))]
+    steps = read_pasted("-", table, GivenFacts(input=500))
+    assert [(t.gamma, t.tokens_per_iteration, t.seconds) for t in steps] == expected
+    column = "| users | TPOT | TPOT eagle3 (k=3) | accept len |\n| 1 | 6.9 ms | 3.4 ms | 2.4 |\n"
+    steps = read_pasted("-", column, GivenFacts(input=500))
+    assert [(t.gamma, t.tokens_per_iteration, t.seconds) for t in steps] == expected
 
 
 @pytest.mark.parametrize(
