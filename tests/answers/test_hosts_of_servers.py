@@ -3,6 +3,8 @@
 import pytest
 
 from perfmodel.answers.advice.advise import advise
+from perfmodel.answers.point.ops import ops
+from perfmodel.answers.point.whatif import whatif
 from tests.commands import run
 
 
@@ -50,14 +52,8 @@ def test_a_server_over_two_compute_trays_of_a_rack_starts_on_two_hosts(hardware:
 
 
 def test_devices_that_are_whole_machines_are_not_taken_for_one_box() -> None:
-    """Two DGX Spark are two hosts, whose link was not measured; one is asked without such a warning."""
-    asked = {"model": "qwen3-32b", "weights": "fp8", "draft": [], "hardware": "dgx-spark"}
-    one, two = (advise(**asked, tp=tp) for tp in (1, 2))
+    """Two Macs are two hosts, whose link was not measured."""
     said = "each of the 2 devices is a machine of its own"
-    assert any(note.startswith(said) for note in two.warnings)
-    assert "--nnodes 2 --node-rank 0" in two.serve.vllm_line
-    assert not any("a machine of its own" in note for note in one.warnings)
-    assert "--nnodes" not in one.serve.vllm_line
     in_turn = {"engine": "llamacpp", "draft": []}
     macs = advise("gpt-oss-120b", "apple-m4-max-128gb", layer_split=2, **in_turn)
     assert any(note.startswith(said) for note in macs.warnings)
@@ -66,6 +62,44 @@ def test_devices_that_are_whole_machines_are_not_taken_for_one_box() -> None:
     with_a_card = advise("gpt-oss-120b", "strix-halo+rtx-3090", **in_turn)
     assert not any("a machine of its own" in note for note in with_a_card.warnings)
     assert "--rpc" not in with_a_card.serve.lines["llamacpp"]
+
+
+def test_two_dgx_sparks_are_two_nodes_whose_link_was_never_measured() -> None:
+    """``--tp 2`` and ``--nodes 2x1`` are the same question. The interval is
+    wider than that of one system.
+    """
+    asked = {"model": "qwen3-32b", "weights": "fp8", "draft": [], "hardware": "dgx-spark"}
+    one, two, named = advise(**asked), advise(**asked, tp=2), advise(**asked, tp=2, nodes="2x1")
+    assert "--nnodes 2 --node-rank 0 --master-addr HEAD" in two.serve.vllm_line
+    assert "node 1 adds --headless --node-rank 1" in two.serve.remarks["vllm"]
+    assert named.serve.vllm_line == two.serve.vllm_line
+    assert named.chosen.tpot_s == two.chosen.tpot_s
+    assert named.warnings == two.warnings
+    assert any("no all-reduce between two DGX Sparks is published" in note for note in two.warnings)
+    assert "--nnodes" not in one.serve.vllm_line
+    assert not any("all-reduce" in note for note in one.warnings)
+
+    def width(tp: int) -> float:
+        low, high = whatif("qwen3-32b", "dgx-spark", 1, 4096, 0, tp=tp, weights="fp8").ar_tpot_interval
+        return high / low
+
+    assert width(2) > width(1)
+
+
+def test_between_two_dgx_sparks_large_messages_take_the_rate_of_the_card() -> None:
+    """128 all-reduces of 512 tokens with 5,120 values of two bytes, at 25 GB/s."""
+    passes = ops("qwen3-32b", "dgx-spark", 512, 1024, 0, tp=2, weights="fp8")
+    (sent,) = [op for op in passes.ops if op.name == "all-reduce"]
+    assert sent.message_bytes == 512 * 5120 * 2
+    assert 1.0 < sent.predicted_s / (128 * sent.message_bytes / 25e9) < 1.5
+
+
+def test_a_server_on_two_half_nodes_sends_over_the_network() -> None:
+    """Eight H100 in two servers are slower than eight in one."""
+    asked = {"model": "qwen3-32b", "hardware": "h100", "batch": 8, "context": 4096, "gamma": 0, "tp": 8}
+    boxed, apart = whatif(**asked), whatif(**asked, nodes="2x4")
+    assert apart.ar_tpot_s > boxed.ar_tpot_s
+    assert any("all-reduces between nodes are assumed" in note for note in apart.warnings)
 
 
 def test_a_what_if_about_several_macs_says_what_the_other_one_runs(

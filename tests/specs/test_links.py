@@ -18,7 +18,8 @@ def test_only_the_engine_that_was_measured_so_dispatches_within_a_box() -> None:
 
 
 @pytest.mark.parametrize(
-    ("device", "nodes"), [("h100", 8), ("gb200", 72), ("apple-m4-max-128gb", None), ("rtx-4090", None)]
+    ("device", "nodes"),
+    [("h100", 8), ("gb200", 72), ("dgx-spark", 1), ("apple-m4-max-128gb", None), ("rtx-4090", None)],
 )
 def test_devices_of_a_node_are_those_of_the_link_that_joins_them(device: str, nodes: int | None) -> None:
     gpu = load_gpu(device)

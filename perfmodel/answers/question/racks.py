@@ -13,7 +13,7 @@ from perfmodel.costs.fabric import Fabric
 from perfmodel.errors import InputError, refuse
 from perfmodel.immutable import Immutable
 from perfmodel.specs import Calibration, GPUSpec, ModelSpec, engine_of
-from perfmodel.specs.devices.links import dispatches_in_box, link_of
+from perfmodel.specs.devices.links import devices_of_node, dispatches_in_box, link_of
 from perfmodel.specs.engines.rack_constants import rack_constants
 from perfmodel.speculation import Scenario
 
@@ -87,7 +87,9 @@ def _fabric(
     if question.nodes is not None:
         nodes, each = map(int, question.nodes.split("x"))
     table = calibration.allreduce
-    within = nodes == 1 and (table is None or devices <= max(table.knots) or gpu.over_host(tp))
+    apart = devices_of_node(gpu) == 1 < devices
+    in_box = table is None or devices <= max(table.knots) or gpu.over_host(tp)
+    within = nodes == 1 and in_box and not apart
     auto = dp > 1 and question.all_to_all == "auto" and dispatches_in_box(gpu, calibration.stack)
     if within and not auto and question.all_to_all != "dispatch":
         return None
@@ -98,7 +100,7 @@ def _fabric(
         nodes = math.ceil(devices / each)
     if each > most:
         raise refuse("--nodes", None, f"nodes of at most {most} devices for {gpu.name}", question.nodes)
-    if nodes > 1 and link.devices:
+    if nodes > 1 and link.joins_a_rack:
         file = f"hardware/links/{link.name}.yaml"
         raise InputError(f"--nodes: {file} has no table between racks, given {nodes} nodes")
     overlap = _overlap(question, calibration) if question.overlap == "two-batch" else 0.0
@@ -153,7 +155,7 @@ def rack_doubts(question: CommonOptions, scenario: Scenario, batch: float, gamma
     each = math.ceil(batch / parts)
     if parts > 1 and batch > 1:
         yield f"batch {batch:.0f} counts the sequences of all {parts} ranks: {each} on the fullest"
-    if question.nodes is None and fabric.nodes > 1:
+    if question.nodes is None and fabric.nodes > 1 and fabric.link.node_devices.value > 1:
         gpu = scenario.machine.gpu.name
         yield f"no --nodes was given: {fabric.nodes} nodes of {fabric.node_devices} {gpu} are assumed"
     link = fabric.link

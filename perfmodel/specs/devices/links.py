@@ -87,7 +87,8 @@ class LinkSpec(Frozen):
     """One kind of link between nodes.
 
     - devices: names of the devices whose nodes the link joins.
-    - vendors: vendors of the devices that the link joins, if no devices are named.
+    - vendors: vendors of the devices that the link joins, if no devices are named. Only GPUs with a direct
+      link have such nodes.
 
     Questions that need a missing table are refused. Every link states how fast it transfers caches between
     pools.
@@ -106,7 +107,13 @@ class LinkSpec(Frozen):
 
     def joins(self, gpu: GPUSpec) -> bool:
         """Whether the link joins nodes that have this device."""
-        return gpu.name in self.devices or gpu.vendor in self.vendors
+        linked = gpu.kind == "gpu" and gpu.link is not None
+        return gpu.name in self.devices or (linked and gpu.vendor in self.vendors)
+
+    @property
+    def joins_a_rack(self) -> bool:
+        """Whether the link joins the devices of one rack instead of nodes."""
+        return bool(self.devices) and self.node_devices.value > 1
 
 
 def dispatches_in_box(gpu: GPUSpec, engine: str) -> bool:
@@ -131,8 +138,7 @@ def devices_of_node(gpu: GPUSpec) -> int | None:
 
 
 def _link_of(gpu: GPUSpec) -> LinkSpec | None:
-    joined = gpu.kind == "gpu" and gpu.link is not None
-    return next((link for link in all_links() if joined and link.joins(gpu)), None)
+    return next((link for link in all_links() if link.joins(gpu)), None)
 
 
 def link_of(gpu: GPUSpec, flag: str = "--nodes") -> LinkSpec:
