@@ -24,7 +24,7 @@ from perfmodel.validate.engine.api_key import without_words
 from perfmodel.validate.engine.baseline import baseline_health, predicted_context
 from perfmodel.validate.engine.cache_size import compared_cache, printed_draft_length
 from perfmodel.validate.engine.expected_acceptance import expected
-from perfmodel.validate.engine.logged_config import LoggedConfig
+from perfmodel.validate.engine.logged_config import LoggedConfig, started_draft
 from perfmodel.validate.engine.metrics_page import read_page
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
@@ -121,6 +121,11 @@ def _without_drafts(question: EngineQuestion, query: Query, where: str, text: st
         raise InputError(
             f"{where}: counts no draft: add the lines or counters of drafts, or leave --draft out for a "
             "server without one"
+        )
+    if method := started_draft(text):
+        raise InputError(
+            f"{where}: the server drafts with {method}, but no line counts drafts: add its lines or counters "
+            "of drafts (vLLM: SpecDecoding metrics; SGLang: accept len)"
         )
     checked = baseline_health(query, where, text, question.mean_context)
     say(checked.load)

@@ -11,6 +11,12 @@ _TP = re.compile(r"\b(?:tensor_parallel_size|tp_size)['\"]?[=:]\s*(\d+)")
 _QUANTIZATION = re.compile(r"\bquantization['\"]?[=:]\s*['\"]?(\w+)")
 _CACHE = re.compile(r"\bkv_cache_dtype['\"]?[=:]\s*['\"]?(\w+)")
 _METHOD = re.compile(r"['\"]?(?:method|speculative_algorithm)['\"]?\s*[:=]\s*['\"](\w+)")
+_STARTED_WITH = re.compile(
+    r"speculative[-_]config[\s=:'\"]*(?:SpeculativeConfig\(|\{)[^\n)}]*?method['\"]?\s*[:=]\s*['\"](?P<of_config>\w+)"
+    r"|speculative_algorithm['\"]?[:=]\s*['\"](?P<of_args>\w+)"
+    r"|--speculative-algorithm[= ](?P<of_flag>\w+)"
+)
+"""The kind of draft in the configuration or the command of a server."""
 FORMATS = {
     "fp8": "fp8",
     "w8a8_fp8": "fp8",
@@ -65,6 +71,14 @@ class LoggedConfig:
             yield f"the log has {self.weights} weights, and {weights} are assumed: --weights {self.weights}"
         if self.cache is not None and query.kv_dtype is None:
             yield f"the log has a KV cache in {self.cache}, and none was asked: --kv-dtype {self.cache}"
+
+
+def started_draft(text: str) -> str | None:
+    """The engine's name for the draft with which a server was started, by its log or its command. None if
+    they do not state one.
+    """
+    stated = _STARTED_WITH.search(text)
+    return None if stated is None else next(filter(None, stated.groups()))
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str | None:

@@ -14,6 +14,7 @@ from perfmodel.validate.engine.acceptance.sglang_lengths import LONGEST_DRAFT
 from perfmodel.validate.engine.cache_size import TITLE, printed_cache_tokens
 from perfmodel.validate.engine.drafting_words import stops_early
 from perfmodel.validate.engine.formats import BenchFormat, format_of, read_pasted
+from perfmodel.validate.engine.near_misses import lacking
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.serve_command import NO_FLAGS, question_of, slowed_by, to_be_stated
@@ -121,6 +122,8 @@ def recognised(
         slower = f"; the server is slower than predicted: {'; '.join(slow)}" if slow else ""
         stated = "".join(f"; {words}" for words in to_be_stated(text, asked))
         raise InputError(f"{where}: {why}: paste its log, or ask: {asked}{stated}{slower}")
+    if lacks := lacking(text):
+        raise InputError(f"{where}: {lacks}")
     read_pasted(where, text, GivenFacts())  # raises InputError
     raise AssertionError(where)
 

@@ -1,5 +1,5 @@
 """Takes the output of a program out of the format in which another program keeps it: log files with one JSON
-object per line, answers of Prometheus, a part of a JSON object, and tables in HTML.
+object per line, answers of Prometheus, a part of a JSON object, JSON behind a command, and tables in HTML.
 """
 
 import json
@@ -25,15 +25,29 @@ _HTML = (
     (re.compile(r"</?(?:table|thead|tbody|b|i|strong|em|code|sub|sup|br|p)\b[^>]*>", re.I), ""),
 )
 """Tags of a table, and their replacements in a table with bars."""
+_JSON_LINES = re.compile(r"^[ \t]*[{\[].*[}\]][ \t]*$", re.M | re.S)
+"""From the first line that begins like JSON to the last line that ends like JSON."""
 
 
 def unwrapped(text: str) -> str:
     """The text inside the format of another program. Any other text is returned unchanged."""
+    text = _of_command(text)
     if text.lstrip().startswith("{"):
         return _of_records(text) or _of_prometheus(text) or text
     if _PART.match(text):
         return _of_part(text)
     return _of_html(text)
+
+
+def _of_command(text: str) -> str:
+    """The JSON behind a command or below a few words, if it is the longer part; any other text unchanged."""
+    found = _JSON_LINES.search(text)
+    if found is None or 2 * len(found[0]) < len(text):
+        return text
+    with suppress(ValueError, RecursionError):
+        json.loads(found[0])
+        return found[0]
+    return text
 
 
 def _of_records(text: str) -> str | None:

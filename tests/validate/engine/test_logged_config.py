@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from perfmodel.answers.question import Query
-from perfmodel.validate.engine.logged_config import FORMATS, LoggedConfig
+from perfmodel.validate.engine.logged_config import FORMATS, LoggedConfig, started_draft
 
 QUERY = Query("llama-3.1-8b", "h100", 1, 1024, tp=2)
 
@@ -54,3 +54,17 @@ def test_a_question_that_names_its_formats_has_no_difference() -> None:
     assert list(logged.differences(replace(QUERY, weights="bf16", kv_dtype="bf16"), "bf16")) == []
     assert list(logged.differences(replace(QUERY, kv_dtype="fp8"), "awq-g128")) == []
     assert list(LoggedConfig().differences(QUERY, "bf16")) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "method"),
+    [
+        ('vllm serve m --speculative-config {"method":"ngram","num_speculative_tokens":4}', "ngram"),
+        ("speculative_config=SpeculativeConfig(method='mtp', num_spec_tokens=2)", "mtp"),
+        ("--speculative-algorithm EAGLE3 --port 1", "EAGLE3"),
+        ("server_args=ServerArgs(speculative_algorithm=None)", None),
+        ("speculative_config=None, method='POST'", None),
+    ],
+)
+def test_the_draft_with_which_a_server_was_started(line: str, method: str | None) -> None:
+    assert started_draft(line) == method

@@ -20,14 +20,20 @@ from perfmodel.validate.engine.timing import (
     stated_lengths,
 )
 
+_FIGURE = (
+    r"(?P<speed>\d+(?:\.\d+)?)\s*"
+    r"(?:(?:(?:tg|gen|decode) )?(?:tokens?|toks?|t)/s(?:ec)?|(?P<ms>ms))\b"
+)
 _LINE = re.compile(
     r"(?:^|\b|--)(?:(?:spec[-_])?draft[-_ ]n[-_ ]?max|n[-_ ]?max|draft[-_ ]max|num_speculative_tokens|gamma"
     r"|n|k|mtp|nextn|eagle3?|draft)[-\s:=]{0,3}(?P<length>\d{1,2})\b(?!\.\d)"
-    r"(?:\([^)\n]*\)|[^\d\n(])*(?P<speed>\d+(?:\.\d+)?)\s*(?:(?:tokens?|toks?|t)/s(?:ec)?|(?P<ms>ms))\b",
+    rf"(?:\([^)\n]*\)|[^\d\n(])*{_FIGURE}",
     re.I,
 )
 """A draft length and then a speed, with no other number between them except in brackets."""
-_SPEED = re.compile(r"(?P<speed>\d+(?:\.\d+)?)\s*(?:(?:tokens?|toks?|t)/s(?:ec)?|(?P<ms>ms))\b", re.I)
+_SPEED = re.compile(
+    r"(?P<speed>\d+(?:\.\d+)?)\s*(?:(?:(?:tg|gen|decode) )?(?:tokens?|toks?|t)/s(?:ec)?|(?P<ms>ms))\b", re.I
+)
 _TPOT = re.compile(r"\btpot\b|(?<![a-z])ms ?(?:/|per) ?tok", re.I)
 """Words of a line whose milliseconds are the time of a token."""
 
