@@ -38,11 +38,6 @@ class Fabric:
         hidden = f", {self.overlap:.0%} overlapped" if self.overlap else ""
         return f"{self.nodes} x {self.node_devices} over {self.link.name}{hidden}"
 
-    @property
-    def devices(self) -> int:
-        """Number of devices of all nodes together."""
-        return self.nodes * self.node_devices
-
     def exchange_s(
         self,
         direction: Direction,

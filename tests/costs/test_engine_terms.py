@@ -136,6 +136,8 @@ def test_a_program_of_64_rows_computes_for_a_whole_head() -> None:
     cost = Cost(kv_bytes=all_bytes, flops=16.0 * all_bytes)
     many = AttentionOp("attention", 1, cost, query=4.0, work_items=4096.0, padded_items=4096.0)
     assert flash.op_predicted_s(many) == pytest.approx(16 * cost.flops / peak)
+    full = many.replace(query=128.0, cost=Cost(kv_bytes=all_bytes, flops=512.0 * all_bytes))
+    assert flash.op_predicted_s(full) == pytest.approx(512 * all_bytes / peak)  # no row is empty
 
 
 def test_only_the_multiprocessors_of_a_ga100_outrun_flash_attention_2() -> None:
@@ -153,6 +155,19 @@ def test_a_kernel_for_prompts_verifies_at_a_rate_of_its_own() -> None:
     )
     assert slow.op_predicted_s(layer(1.0)) == usual.op_predicted_s(layer(1.0))
     assert slow.op_predicted_s(layer(4.0)) == pytest.approx(10 * usual.op_predicted_s(layer(4.0)))
+    full = layer(4.0, heads=432.0)  # four heads on each of 108 multiprocessors
+    assert slow.op_predicted_s(full) == pytest.approx(4 * slow.op_predicted_s(layer(4.0)))
+
+
+def test_a_longer_sequence_and_the_padding_of_a_graph_lengthen_a_piece() -> None:
+    """The longest cache has twice the mean bytes. One token is read in 16 pieces, with padding to 27 heads in
+    four.
+    """
+    uncut = vllm("triton")
+    uneven = layer(4.0).replace(longer_bytes=16384 * 1024)
+    assert uncut.op_predicted_s(uneven) == pytest.approx(2 * uncut.op_predicted_s(layer(4.0)))
+    padded = layer(1.0).replace(padded_items=27.0)
+    assert uncut.op_predicted_s(padded) == pytest.approx(4 * uncut.op_predicted_s(layer(1.0)))
 
 
 def test_the_effect_ends_where_heads_fill_the_device() -> None:

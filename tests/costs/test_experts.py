@@ -5,7 +5,7 @@ import pytest
 
 from perfmodel.costs import Degrees, RackLayout, shard
 from perfmodel.costs.experts import Experts, deviations_of_largest, touched
-from perfmodel.specs import WEIGHT_FORMATS, load_model
+from perfmodel.specs import WEIGHT_FORMATS, load_model, weight_format
 from tests.costs.machines import BF16
 
 
@@ -58,3 +58,49 @@ def test_a_token_that_uses_every_expert_touches_all() -> None:
     for popularity in (0.0, 1.0):
         assert touched(8, 8, 1.0, popularity) == 8.0
         assert touched(8, 8, 40.0, popularity) == 8.0
+
+
+def test_a_group_with_more_tokens_computes_and_moves_more() -> None:
+    model = load_model("qwen3-30b-a3b")
+    even, uneven = (
+        shard(model, Degrees(8, expert_groups=8), BF16, layout=RackLayout(imbalance=imbalance)).experts
+        for imbalance in (1.0, 1.5)
+    )
+    assert even
+    assert uneven
+    assert uneven.flops_per_token == pytest.approx(1.5 * even.flops_per_token)
+    assert uneven.activation_bytes_per_token == pytest.approx(1.5 * even.activation_bytes_per_token)
+    assert uneven.expert_weight_bytes == even.expert_weight_bytes
+
+
+def test_a_group_routes_all_tokens_or_only_those_that_it_was_sent() -> None:
+    """8 of 128 experts in 48 layers take in 2,048 values of two bytes."""
+    model = load_model("qwen3-30b-a3b")
+    routed = [
+        shard(model, Degrees(8, groups=8, expert_groups=8, exchanges=exchanges), BF16).experts
+        for exchanges in (False, True)
+    ]
+    assert [each and each.routed_bytes_per_token for each in routed] == [48 * 8 * 2048 * 2, 48 * 2048 * 2]
+
+
+def test_biases_of_experts_stay_in_16_bits() -> None:
+    """GPT-OSS-120B: 36 layers of three matrices (2,880 x 2,880 in MXFP4) and biases (3 x 2,880 in BF16)."""
+    mxfp4 = BF16.replace(weights=weight_format("mxfp4"))
+    held = shard(load_model("gpt-oss-120b"), Degrees(1), mxfp4).experts
+    assert held
+    by_hand = 36 * (3 * 2880 * 2880 * held.form.bytes_per_value + 3 * 2880 * 2)
+    assert held.expert_weight_bytes == pytest.approx(by_hand)
+
+
+def test_experts_of_a_latent_compute_at_its_width() -> None:
+    """Nemotron-3-Super's experts have two matrices between the latent and their own width."""
+    model = load_model("nemotron-3-super-120b-a12b")
+    held = shard(model, Degrees(1), BF16).experts
+    assert held
+    moe = model.moe
+    assert moe
+    assert moe.latent_size
+    assert moe.latent_size < model.hidden_size
+    per_expert = 2 * 2 * moe.latent_size * moe.intermediate_size
+    by_hand = model.num_moe_layers * moe.experts_per_token * per_expert
+    assert held.flops_per_token == pytest.approx(by_hand)

@@ -46,6 +46,25 @@ def test_sizes_up_to_a_third_apart_are_near(weights: str, near: str | None) -> N
     assert (found and found.weights) == near
 
 
+def test_six_bits_are_not_near_four(listed: List) -> None:
+    listed(row("someone/nemo-awq", "awq-g128"))
+    assert checkpoints.nearest(MODEL, "q6_k", load_gpu("h100-sxm")) is None
+
+
+def test_groups_of_32_weights_have_one_size_with_and_without_zeros(listed: List) -> None:
+    listed(row("someone/nemo", "int4-g32-sym"))
+    assert checkpoints.checkpoint(MODEL, "int4-g32", load_gpu("h100-sxm")) is not None
+
+
+@pytest.mark.parametrize("release", ["Instruct", "Thinking"])
+def test_a_thinking_model_has_the_checkpoints_of_thinking_models(listed: List, release: str) -> None:
+    names = [f"someone/Qwen3-30B-A3B-{each}-2507-FP8" for each in ("Instruct", "Thinking")]
+    listed(*(Checkpoint(name, "qwen3-30b-a3b-2507", "fp8", "bf16", "made up") for name in names))
+    found = checkpoints.checkpoint(f"Qwen/Qwen3-30B-A3B-{release}-2507", "fp8", load_gpu("h100-sxm"))
+    assert found is not None
+    assert release in found.checkpoint
+
+
 def test_another_model_has_no_checkpoint_here() -> None:
     assert checkpoints.nearest("google/gemma-3-27b-it", "fp8", load_gpu("h100-sxm")) is None
 

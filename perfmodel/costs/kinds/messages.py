@@ -59,10 +59,10 @@ class AllReduceOp(MessageOp):
         """Calibrated time of one message. It is at least the time at the rate of the link."""
         link_s = group.link_s(self.devices, self.message_bytes)
         table = group.calibration.allreduce
-        if group.fabric and (
-            table is None or self.devices not in table.knots or self.devices > group.fabric.node_devices
-        ):
-            return np.maximum(group.fabric.allreduce_s(self.devices, self.message_bytes), link_s)
+        fabric = group.fabric
+        in_node = table is not None and self.devices in table.knots
+        if fabric and (self.devices > fabric.node_devices or not in_node):
+            return np.maximum(fabric.allreduce_s(self.devices, self.message_bytes), link_s)
         return self._in_node_s(group, link_s)
 
     def _in_node_s(self, group: DeviceGroup, link_s: Floats) -> Floats:
