@@ -87,7 +87,7 @@ def _fabric(
     if question.nodes is not None:
         nodes, each = map(int, question.nodes.split("x"))
     table = calibration.allreduce
-    apart = devices_of_node(gpu) == 1 < devices
+    apart = devices > 1 and gpu.link is None and devices_of_node(gpu) == 1
     in_box = table is None or devices <= max(table.knots) or gpu.over_host(tp)
     within = nodes == 1 and in_box and not apart
     auto = dp > 1 and question.all_to_all == "auto" and dispatches_in_box(gpu, calibration.stack)
