@@ -151,7 +151,8 @@ def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     """
     layout, other = estimate.candidate.layout, served.candidate.layout
     by_tpot = question.objective == "latency"
-    if not by_tpot and _least_gpus(estimate, question) < other.gpus:
+    least_gpus = _least_gpus(estimate, question)
+    if not by_tpot and (least_gpus < other.gpus or least_gpus == other.gpus < layout.gpus):
         return False
     if not by_tpot and layout.gpus > MOST_GPUS_OFF * other.gpus:
         return True

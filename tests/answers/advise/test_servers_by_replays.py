@@ -40,6 +40,18 @@ def test_one_server_less_does_not_serve_the_load(
         assert enough <= 0.9 < too_few
 
 
+@pytest.mark.slow
+def test_a_draft_that_needs_as_few_servers_only_by_a_replay_is_not_left_out() -> None:
+    """The closed form asks for 8 GPUs with eagle3. A replay finds that 6 are enough, as with the draft model,
+    and that eagle3 is faster.
+    """
+    load = {"request_rate": 12.0, "input_len": 1500, "output_len": 350, "slo": "ttft:800,tpot:25"}
+    a = advise("qwen3-32b", "h100", engine="sglang", **load)
+    named = advise("qwen3-32b", "h100", engine="sglang", draft="eagle3", **load)
+    assert a.chosen == named.chosen
+    assert a.chosen.gpus == 6
+
+
 @pytest.mark.parametrize("near", [1, 7, 20, 21, 33])
 @pytest.mark.parametrize("least", [1, 2, 20, 34])
 def test_the_fewest_servers_are_found_from_any_estimate(near: int, least: int) -> None:
