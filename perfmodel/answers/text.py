@@ -1,7 +1,7 @@
 """Writes numbers with their units for people to read."""
 
 from perfmodel.costs.pass_time import LIMITERS
-from perfmodel.speculation import KVCapacity
+from perfmodel.speculation import KVCapacity, chance_above_one
 
 NONE = "none"
 UNKNOWN = "unknown"
@@ -107,8 +107,20 @@ def range_text(interval: tuple[float, float] | None) -> str:
 
 
 def interval_text(interval: tuple[float, float] | None) -> str:
-    """Formats an interval as `` (1.16 to 2.59)``, to be put after its value. None becomes an empty text."""
-    return "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
+    """Formats the interval of a speedup as `` (1.16 to 2.59)``, to be put after its value. If the interval
+    contains 1, the text also has the chance that the speedup is above 1. None becomes an empty text.
+    """
+    return "" if interval is None else " ({:.2f} to {:.2f}{})".format(*interval, chance_text(interval))
+
+
+def chance_text(interval: tuple[float, float]) -> str:
+    """The chance that a speedup is above 1, such as ``; chance above 1: 83 %``, to be put after its interval.
+    Empty if the interval does not contain 1, because the verdict is then certain.
+    """
+    low, high = interval
+    if not low < 1.0 < high:
+        return ""
+    return f"; chance above 1: {100.0 * chance_above_one(interval):.0f} %"
 
 
 def model_and_shape(model: str, shape: str) -> str:

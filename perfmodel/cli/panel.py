@@ -11,6 +11,7 @@ from perfmodel.answers.point.whatif_answer import Admitted, Move, WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
     UNKNOWN,
+    chance_text,
     context_text,
     devices,
     draft_in_words,
@@ -173,7 +174,8 @@ def _gain(a: WhatIf) -> str:
     if a.speedup_interval is None:
         return f"{ratio_text(a.speedup)} (no interval: the calibration has no scatter)"
     low, high = a.speedup_interval
-    return f"{ratio_text(a.speedup)} ({low:.2f} to {high:.2f}, {100 * COVERAGE:.0f} % interval)"
+    chance = chance_text(a.speedup_interval)
+    return f"{ratio_text(a.speedup)} ({low:.2f} to {high:.2f}, {100 * COVERAGE:.0f} % interval{chance})"
 
 
 def calibration(c: Calibrated) -> str:

@@ -17,6 +17,7 @@ from perfmodel.speculation.counted import NONE_NEEDED, Rollback
 from perfmodel.speculation.evidence import is_beyond_measured_context, is_measured, is_transferred
 from perfmodel.speculation.intervals import (
     Interval,
+    chance_above_one,
     interval_ends,
     interval_of,
     interval_of_speedup,
@@ -74,6 +75,7 @@ __all__ = [
     "context_lengths",
     "doublings",
     "inflection_context",
+    "chance_above_one",
     "interval_ends",
     "interval_of",
     "interval_of_speedup",

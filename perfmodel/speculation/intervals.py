@@ -84,6 +84,20 @@ def log_middle(scenario: Scenario) -> float:
     return source_errors().speedups[class_name].log_middle_on(scenario.machine.gpu)
 
 
+def chance_above_one(interval: Interval) -> float:
+    """The chance that the measured speedup is above 1, between 0 and 1.
+
+    - interval: the interval of the speedup. Its logarithm is taken as normal, so the measured value is below
+      the interval as often as above it.
+    """
+    low, high = map(math.log, interval)
+    middle = (low + high) / 2.0
+    error = (high - low) / (2.0 * Z)
+    if error == 0.0:
+        return float(middle > 0.0)
+    return math.erfc(-middle / error / math.sqrt(2.0)) / 2.0
+
+
 def interval_of(predicted: float, *log_errors: float) -> Interval:
     """The interval around a prediction whose logarithm has the given independent errors."""
     factor = math.exp(Z * math.hypot(*log_errors))

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from perfmodel.operations import Array
 from perfmodel.specs import load_model
+from perfmodel.speculation import chance_above_one
 from perfmodel.validate.fit.errors import same_side
 from perfmodel.validate.studies.answered_runs import Answered
 from perfmodel.validate.studies.judged_runs import JudgedRun, errors_left_out
@@ -20,6 +22,12 @@ from perfmodel.validate.studies.public_runs import PublicRun
 
 NEAR = 0.03
 """Largest loss of throughput, as a share, with which a draft length counts as near the best length."""
+
+
+CHANCES = (0.0, 0.05, 0.35, 0.65, 0.95, 1.0 + 1e-9)
+"""Limits of the ranges of chances whose counts are stated together. In the first and in the last range, the
+verdict is certain.
+"""
 
 
 def side_counts(speedups: Sequence[JudgedRun]) -> dict[str, int]:
@@ -49,6 +57,30 @@ def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> d
         "sure": int(sure.sum()),
         "sure_and_wrong": int((sure & ~right).sum()),
     }
+
+
+def chance_counts(speedups: Sequence[JudgedRun]) -> list[dict[str, Any]]:
+    """The stated chance that speculation pays off (`chance_above_one`), and the share of speedups that were
+    measured above 1, for each range of chances in `CHANCES`. Each speedup is predicted with constants that
+    were fitted without its source.
+    """
+    measured = np.array([r.measured for r in speedups])
+    low, high = (measured * [r.interval_left_out[end] for r in speedups] for end in (0, 1))
+    stated = np.array([chance_above_one(ends) for ends in zip(low, high, strict=True)])
+    counts = []
+    for least, most in pairwise(CHANCES):
+        chosen = np.flatnonzero((stated >= least) & (stated < most))
+        counts.append(
+            {
+                "least": least,
+                "most": most,
+                "rows": chosen.size,
+                "sources": len({speedups[i].source for i in chosen}),
+                "stated": float(stated[chosen].mean()),
+                "above_one": float((measured[chosen] > 1.0).mean()),
+            }
+        )
+    return counts
 
 
 @dataclass(frozen=True)

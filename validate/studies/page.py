@@ -39,6 +39,7 @@ PAGES = (DOCS / "accuracy.md", DOCS / "accuracy_tables.md")
 TABLES: dict[str, Callable[[Record], Rows]] = {
     "sources": public_runs.sources,
     "coverage": public_runs.coverage,
+    "chances": public_runs.chances,
     "choices": public_runs.choices,
     "sources_by_draft": partial(public_runs.sources, by_draft=True),
     "verdicts": decisions.verdicts,

@@ -14,7 +14,7 @@ import numpy as np
 from perfmodel.specs import LLAMACPP, files
 from perfmodel.validate.solving import grouped
 from perfmodel.validate.studies import choices, mlx
-from perfmodel.validate.studies.decisions import best_length_loss, side_counts
+from perfmodel.validate.studies.decisions import best_length_loss, chance_counts, side_counts
 from perfmodel.validate.studies.judged_runs import JudgedRun, judged
 from perfmodel.validate.studies.parameters import ENGINES
 from perfmodel.validate.studies.public_answers import TITLES, of_figure, refusals
@@ -42,6 +42,7 @@ def figures() -> dict[str, Any]:
     best_length = {"engines": best_length_loss(of_engines), LLAMACPP: best_length_loss(of_llamacpp)}
     return errors | {
         "sides": _sides(judged("speedup")),
+        "chances": chance_counts([r for r in judged("speedup") if r.interval and not r.slowed]),
         "refused": refusals(),
         "coverage": _coverage(),
         "choices": choices.recorded(),

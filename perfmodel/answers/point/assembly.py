@@ -25,6 +25,7 @@ from perfmodel.speculation import (
     Workload,
     acceptance_log_error,
     alpha_from_tokens_per_iteration,
+    chance_above_one,
     context_lengths,
     fraction_of,
     interval_of,
@@ -141,7 +142,8 @@ def _intervals(
     target_step: PassTime[float],
     context: float,
 ) -> dict[str, Any]:
-    """The intervals of speedup, baseline TPOT and iteration time. They are None if no error of the
+    """The intervals of speedup, baseline TPOT and iteration time, and the chance that speculation is faster
+    than the baseline. They are None if no error of the
     calibration is known.
     """
     ratio_error = ratio_log_error(scenario, passes, float(prediction.iteration_s / prediction.target_s))
@@ -161,6 +163,7 @@ def _intervals(
     return {
         "speedup_interval": speedup,
         "interval_coverage": None if speedup is None else COVERAGE,
+        "chance_above_one": None if speedup is None else chance_above_one(speedup),
         "ar_tpot_interval": baseline,
         "iteration_interval": iteration,
     }

@@ -144,6 +144,8 @@ class WhatIf(Answer):
     - shape: the bundled model whose shape the model has, or the name in the model's file.
     - target_step, draft_step, verify_step: one pass of each kind.
     - best: the batch and gamma with the most tokens per second for this model, device and context.
+    - chance_above_one: the chance that the measured speedup is above 1, between 0 and 1, according to the
+      interval of the speedup.
     - runs_in: the serving engine that runs the draft, or a remark that no engine does.
     - joules_per_token, ar_joules_per_token: energy of all devices per token, with speculation and for the
       baseline.
@@ -168,6 +170,7 @@ class WhatIf(Answer):
     speedup: float | None
     speedup_interval: tuple[float, float] | None
     interval_coverage: float | None
+    chance_above_one: float | None
     tpot_s: float | None
     ar_tpot_s: float
     ar_tpot_interval: tuple[float, float] | None

@@ -24,6 +24,7 @@ UNKNOWN: dict[str, Any] = dict.fromkeys(
     (
         "speedup",
         "speedup_interval",
+        "chance_above_one",
         "tpot_s",
         "throughput_tokens_per_s",
         "gamma_optimal",

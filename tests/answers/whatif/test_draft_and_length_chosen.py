@@ -74,7 +74,7 @@ def test_where_no_length_gains_the_verdict_is_that_of_the_least_loss() -> None:
     near = whatif("gpt-oss-20b", "rtx-5090", 1, 4096, draft="eagle3", engine="llamacpp")
     assert near.query.gamma == 0
     assert near.verdict == "too_close_to_call"
-    stated = re.search(r"gamma (\d+) gives ([\d.]+)x \(([\d.]+) to ([\d.]+)\)", near.reason)
+    stated = re.search(r"gamma (\d+) gives ([\d.]+)x \(([\d.]+) to ([\d.]+);", near.reason)
     length, speedup, low, high = map(float, stated.groups())
     at_length = whatif(near.query, gamma=int(length))
     assert at_length.verdict == near.verdict

@@ -4,6 +4,7 @@ import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.answers.point.whatif_answer import Remedy
+from perfmodel.speculation import chance_above_one
 
 ASKED = {"model": "llama-3.1-8b", "hardware": "h100", "batch": 1, "context": 4096}
 
@@ -20,6 +21,27 @@ def test_a_headline_has_verdict_speedup_interval_and_point() -> None:
     exact = whatif(**ASKED, gamma=3, alpha=0.9, tp=2, pp=2, calibration="ideal")
     where = "llama-3.1-8b on 4 x h100-sxm-80gb, batch 1, context 4096"
     assert exact.headline().endswith(f": {exact.speedup:.2f}x at gamma 3; {where}")
+
+
+def test_an_interval_that_contains_1_is_told_with_the_chance_to_be_above_1() -> None:
+    """ln 0.8 and ln 2 are 5 % and 95 % of a normal distribution, of which 80 % are above ln 1."""
+    told = switched(1.3, (0.8, 2.0)).text
+    assert told == "with --kv-dtype fp8 1.30x (0.80 to 2.00; chance above 1: 80 %) at gamma 3"
+
+
+def test_the_chance_is_one_half_in_the_middle_and_certain_without_an_error() -> None:
+    assert chance_above_one((0.8, 1.25)) == pytest.approx(0.5)
+    assert chance_above_one((1.0, 1.25)) == pytest.approx(0.95)
+    assert chance_above_one((0.8, 1.0)) == pytest.approx(0.05)
+    assert chance_above_one((1.2, 1.2)) == 1.0
+    assert chance_above_one((0.9, 0.9)) == 0.0
+
+
+def test_an_answer_has_the_chance_if_the_acceptance_is_known() -> None:
+    a = whatif(**ASKED, gamma=3, alpha=0.5, draft="eagle3")
+    assert a.chance_above_one == chance_above_one(a.speedup_interval)
+    assert whatif(**ASKED, gamma=3, draft="medusa").chance_above_one is None
+    assert whatif(**ASKED, gamma=3, alpha=0.9, calibration="ideal").chance_above_one is None
 
 
 def test_a_headline_of_an_unknown_acceptance_has_the_reason() -> None:
@@ -75,5 +97,5 @@ def test_a_switch_helps_if_it_surely_pays_or_gains_more_than_enough(
 
 
 def test_a_switch_is_told_with_its_speedup_and_its_draft_length() -> None:
-    assert switched(1.476, (0.9, 2.3)).text == "with --kv-dtype fp8 1.48x (0.90 to 2.30) at gamma 3"
+    assert switched(1.476, (1.1, 2.3)).text == "with --kv-dtype fp8 1.48x (1.10 to 2.30) at gamma 3"
     assert switched(1.476, None).text == "with --kv-dtype fp8 1.48x at gamma 3"

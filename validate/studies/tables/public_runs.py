@@ -65,6 +65,14 @@ def coverage(record: Record) -> Rows:
             yield [heading, *errors, f"{covered['ratio']:.1f}", *inside]
 
 
+def chances(record: Record) -> Rows:
+    """The stated chances that speculation pays off, compared with measured speedups, by ranges of chances."""
+    yield ["chance above 1 %", "rows", "sources", "stated chance % (mean)", "measured above 1 %"]
+    for counts in record["sources"]["chances"]:
+        limits = f"{percent(counts['least'], 0)} to {percent(counts['most'], 0)}"
+        yield [limits, *figures(counts, "rows", "sources", "stated", "above_one", digits=0)]
+
+
 def choices(record: Record) -> Rows:
     """The choices that were made by hand when the errors of some sources were known."""
     yield ["choice", "value"]
