@@ -110,7 +110,10 @@ def interval_text(interval: tuple[float, float] | None) -> str:
     """Formats the interval of a speedup as `` (1.16 to 2.59)``, to be put after its value. If the interval
     contains 1, the text also has the chance that the speedup is above 1. None becomes an empty text.
     """
-    return "" if interval is None else " ({:.2f} to {:.2f}{})".format(*interval, chance_text(interval))
+    if interval is None:
+        return ""
+    low, high = interval
+    return f" ({low:.2f} to {high:.2f}{chance_text(interval)})"
 
 
 def chance_text(interval: tuple[float, float]) -> str:

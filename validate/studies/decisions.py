@@ -69,15 +69,16 @@ def chance_counts(speedups: Sequence[JudgedRun]) -> list[dict[str, Any]]:
     stated = np.array([chance_above_one(ends) for ends in zip(low, high, strict=True)])
     counts = []
     for least, most in pairwise(CHANCES):
-        chosen = np.flatnonzero((stated >= least) & (stated < most))
+        inside = (stated >= least) & (stated < most)
+        sources = {r.source for r, is_inside in zip(speedups, inside, strict=True) if is_inside}
         counts.append(
             {
                 "least": least,
                 "most": most,
-                "rows": chosen.size,
-                "sources": len({speedups[i].source for i in chosen}),
-                "stated": float(stated[chosen].mean()),
-                "above_one": float((measured[chosen] > 1.0).mean()),
+                "rows": int(inside.sum()),
+                "sources": len(sources),
+                "stated": float(stated[inside].mean()),
+                "above_one": float((measured[inside] > 1.0).mean()),
             }
         )
     return counts

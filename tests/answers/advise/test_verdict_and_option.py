@@ -161,6 +161,7 @@ def test_under_a_load_a_doubtful_draft_is_chosen_if_it_gains_more_than_it_may_lo
         baseline=baseline,
         rival=drafting,
         drafted=[drafting],
+        candidates=SimpleNamespace(drafted=[drafting]),
         sufficient=[other, baseline, other_drafting, drafting],
     )
     monkeypatch.setattr(load_decision, "point_verdict", lambda question, point: "too_close_to_call")
