@@ -122,7 +122,7 @@ def _simpler(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> A
     if near:
         tried.append((min(near, key=lambda s: (s.candidate.layout.simplicity, s.request_s)), NEARLY_GOOD))
     for estimate, most in tried:
-        served = confirmed(question, estimate)
+        served = confirmed(question, estimate, most * chosen.request_s)
         if served is None or served.request_s > most * chosen.request_s or served.ttft_s > latest_s:
             continue
         text = f"{_in_short(served)} is simpler to run and takes {_longer(served, chosen)} time per request"
@@ -139,8 +139,9 @@ def _sooner(question: AdviseQuery, decision: LoadDecision, chosen: Served) -> Al
     sooner = [s for s in _near(decision, chosen, SOONER_GOOD) if s.ttft_s < wait_s / SOONER]
     if wait_s < LONG_WAIT_S or not sooner:
         return None
-    served = confirmed(question, min(sooner, key=lambda s: s.request_s))
-    if served is None or served.ttft_s > wait_s / SOONER or served.request_s > SOONER_GOOD * chosen.request_s:
+    most_s = SOONER_GOOD * chosen.request_s
+    served = confirmed(question, min(sooner, key=lambda s: s.request_s), most_s)
+    if served is None or served.ttft_s > wait_s / SOONER or served.request_s > most_s:
         return None
     wait = f"{seconds(served.ttft_s)} instead of {seconds(wait_s)}"
     longer = _longer(served, chosen)

@@ -61,7 +61,7 @@ def best_on(
 
     - time: a function that replaces `order`. The servers with its smallest value are best.
     - most_s: the longest time of a request that helps the caller. Servers with certainly longer times are not
-      replayed.
+      replayed. If the result has a longer time, this time is only a lower bound.
     """
     try:
         found = find_candidates(question, layouts)
@@ -81,7 +81,7 @@ def best_on(
         return order(served, question) if time is None else time(served)
 
     by_worth = sorted(estimates, key=worth)
-    confirmed_ones = (confirmed(question, served) for served in by_worth[:TRIED])
+    confirmed_ones = (confirmed(question, served, most_s) for served in by_worth[:TRIED])
     return next((served for served in confirmed_ones if served is not None), None)
 
 

@@ -66,11 +66,13 @@ class Reach:
         """The prediction of `traffic` for one of `replicas` servers under the load. The result is None if the
         candidate has a draft but its best draft length is 0.
 
-        - rough: whether an accuracy of about one per cent is sufficient.
+        - rough: whether an accuracy of about one per cent is sufficient. The rows of clients are always
+          exact, because a lower rung raises their times by more.
         """
+        opens = self.server.priced.question.opens
         each = load / replicas
-        each = max(each, RATES[0]) if self.server.priced.question.opens else math.ceil(each)
-        return self.server.row(each, rough)
+        each = max(each, RATES[0]) if opens else math.ceil(each)
+        return self.server.row(each, rough and opens)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from perfmodel.answers.advice.servers_needed import (
 )
 from perfmodel.answers.advice.traffic_command import command_of
 from perfmodel.answers.load.fewer_seats import better_seats
+from perfmodel.answers.load.largest_load import OneServer
 from perfmodel.answers.load.load_verdict import TrafficVerdict
 from perfmodel.answers.load.rows_by_load import Priced, compared
 from perfmodel.answers.load.slo import SHARE_WANTED
@@ -210,9 +211,12 @@ def on_servers(
     return _served(question, candidate, asked, found.by_load[0], found.verdict)
 
 
-def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
+def replayed(question: AdviseQuery, estimate: Served, most_s: float = math.inf) -> Served | None:
     """Predicts the servers of an estimate again, with a replay if the closed form is not accurate. The result
     is None if the draft does not pay off, or if no number of servers is sufficient.
+
+    - most_s: the longest time of a request that helps the caller. If the time is certainly longer, the result
+      is only a lower bound (`_rough`), because this takes fewer replays.
     """
     candidate = estimate.candidate
     drafts = estimate.row.gamma != 0
@@ -222,25 +226,47 @@ def replayed(question: AdviseQuery, estimate: Served) -> Served | None:
     if replicas is None:
         return None
     replay = partial(on_servers, question, candidate, drafts, replicas, True)
-    served = replay(_seats_of_line(question, estimate))
-    default = None if served is None else _default_seats(question, served)
-    if served is not None and default is not None:
-        usual = replay(default)
-        if usual is not None and usual.pays and usual.request_s <= AS_SOON * served.request_s:
-            return usual
-    fewer = (*_fewer_seats(question, estimate), *_better_seats(question, estimate))
-    tried = [served, *map(replay, fewer)]
-    paying = [each for each in tried if each is not None and each.pays]
-    return min(paying, key=lambda each: each.request_s, default=None)
+    line = _seats_of_line(question, estimate)
+    default = _default_seats(question, estimate)
+    wanted = [line, *_fewer_seats(question, estimate), *_better_seats(question, estimate)]
+    tried = dict.fromkeys(wanted if default is None else [*wanted, default])
+    if len(tried) == 1 and most_s == math.inf:
+        found = replay(line)
+        return found if found is not None and found.pays else None
+    rough = {seats: _rough(question, candidate, drafts, replicas, seats) for seats in tried}
+    least = {seats: served for seats, served in rough.items() if served is not None}
+    by_time = sorted(least, key=lambda seats: least[seats].request_s)
+    if by_time and least[by_time[0]].request_s > most_s:
+        return least[by_time[0]]
+    if default is not None and least[default].request_s <= AS_SOON * least[line].request_s:
+        by_time = [default, *by_time]
+    replays = (replay(seats) for seats in by_time)
+    return next((served for served in replays if served is not None and served.pays), None)
 
 
-def confirmed(question: AdviseQuery, served: Served) -> Served | None:
+def _rough(
+    question: AdviseQuery, candidate: Candidate, drafts: bool, replicas: int, seats: int | None
+) -> Served | None:
+    """The servers of `on_servers`, with the least times that a replay can find. The replays at lower loads,
+    and those of the baseline, are left out.
+    """
+    closed = on_servers(question, candidate, drafts, replicas, seats=seats)
+    if closed is None:
+        return None
+    (load,) = closed.asked.loop.values.tolist()
+    row = OneServer.of(closed.asked, drafts).row(load, rough=True)
+    return None if row is None else replace(closed, row=row)
+
+
+def confirmed(question: AdviseQuery, served: Served, most_s: float = math.inf) -> Served | None:
     """The same servers, predicted again with a replay if the closed form is not accurate at this load. The
     result is None if they are saturated or exceed the limits.
+
+    - most_s: as in `replayed`.
     """
     found: Served | None = served
     if served.row.doubts and served.row.made_by is not MadeBy.REPLAY:
-        found = replayed(question, served)
+        found = replayed(question, served, most_s)
     return found if found is not None and found.suffices else None
 
 

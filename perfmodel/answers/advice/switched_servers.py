@@ -66,8 +66,9 @@ def with_larger_share(question: AdviseQuery, chosen: Served) -> Alternative | No
         return None
     layout = chosen.candidate.layout
     changed = replace(question, gpus=layout.gpus, memory_fraction=LARGE_SHARE)
-    best = best_on(changed, [layout])
-    if best is None or best.seats <= chosen.seats or best.request_s > NOTICED * chosen.request_s:
+    most_s = NOTICED * chosen.request_s
+    best = best_on(changed, [layout], most_s=most_s)
+    if best is None or best.seats <= chosen.seats or best.request_s > most_s:
         return None
     seats = f"a server runs {best.seats} of {most} requests at once, not {chosen.seats}"
     text = f"With --memory-fraction {LARGE_SHARE} {seats}, and {sooner_text(chosen, best)}"

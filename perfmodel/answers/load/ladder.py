@@ -154,7 +154,8 @@ class Ladder:
         """The row at a load, from replays.
 
         - closed: the row of the closed form at this load.
-        - rough: if true, the times at a rung of an open loop are not raised to those at lower rungs.
+        - rough: if true, the times at a rung are not raised to those at lower rungs. This takes fewer
+          replays, and no time is longer than without it.
         """
         if _is_policy(self.choice):
             return self._alone(load, closed)
@@ -196,9 +197,9 @@ class Ladder:
     def _raised(self, rung: int, rough: bool) -> TrafficRow:
         """The row of a rung, with times raised to the times at the rungs below it.
 
-        - rough: whether the row of an open loop keeps its own times.
+        - rough: whether the row keeps its own times.
         """
-        if rough and self.question.opens:
+        if rough:
             return self._rung(rung)
         below = [self._rung(lower) for lower in range(rung) if self._near(lower, rung)]
         return reduce(at_least, below, self._rung(rung))

@@ -45,7 +45,7 @@ def named(
     **asked: Any,
 ) -> list[str]:
     """What is named next to the chosen servers if the other servers are the only alternatives."""
-    monkeypatch.setattr(beside_load, "confirmed", lambda question, estimate: replay(estimate))
+    monkeypatch.setattr(beside_load, "confirmed", lambda question, estimate, most_s: replay(estimate))
     monkeypatch.setattr(beside_load, "started", lambda text, question, served: text)
     monkeypatch.setattr(beside_load, "shorter_draft", lambda question, point: None)
     monkeypatch.setattr(beside_load, "draft_text", lambda point: "no draft")
