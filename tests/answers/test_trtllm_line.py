@@ -138,3 +138,13 @@ def test_a_line_without_a_draft_does_not_say_that_none_gains_at_any_batch() -> N
     assert not answer.chosen.gamma
     assert answer.on_off is not None
     assert not any("in any range" in note for note in answer.serve.notes)
+
+
+def test_searched_attention_groups_are_one_per_device() -> None:
+    """`enable_attention_dp` has no degree, so TP 4 with two groups is no server of TensorRT-LLM."""
+    load = {"clients": 16, "input_len": 2048, "output_len": 2048, "weights": "nvfp4", "objective": "latency"}
+    a = advise("deepseek-r1", "8xb200", engine="trtllm", **load)
+    layouts = [pick.layout for pick in a.layouts]
+    assert any("DP" in layout for layout in layouts)
+    assert not any("TP" in layout and "DP" in layout for layout in layouts)
+    assert "enable_attention_dp: true" in a.serve.lines["trtllm"]

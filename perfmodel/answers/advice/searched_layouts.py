@@ -103,4 +103,11 @@ def _asked(query: AdviseQuery, layouts: list[Layout]) -> list[Layout]:
         if layout.server_gpus in (query.tp or (layout.server_gpus,))
         and layout.dp in (query.dp or (layout.dp,))
         and layout.ep in (query.ep or (layout.ep,))
+        and (query.dp or _runs(query, layout))
     ]
+
+
+def _runs(query: AdviseQuery, layout: Layout) -> bool:
+    """Whether the engine has attention groups of this size."""
+    engine = query.served_by
+    return engine is None or not engine.group_per_device or layout.dp in (1, layout.server_gpus)

@@ -162,6 +162,8 @@ class ServingEngine(Stack):
     """Whether devices, or a device and the host, can share a model by layers and run one after another."""
     runs_groups: bool = True
     """Whether a server can have groups of data-parallel attention or of whole experts."""
+    group_per_device: bool = False
+    """Whether, with data-parallel attention, every device of a server is its own group."""
     attention_groups: str = ""
     """The first version whose flag for data-parallel attention counts its groups, if it replaced another
     flag."""
