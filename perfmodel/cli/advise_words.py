@@ -147,16 +147,18 @@ def _rates(p: Pick) -> str:
 
 
 def on_off_text(switch: OnOff, chosen: bool) -> str:
-    """A sentence that says at which numbers of running sequences a server should draft.
+    """A sentence that says at which numbers of running sequences the draft is faster than the baseline.
 
     - chosen: whether the choice has a draft.
     """
-    draft = f"The draft ({switch.draft}) {'is on' if chosen else 'may pay off'}"
-    start = "" if switch.on_from == 1 else f"from {switch.on_from} "
+    faster = f"The draft ({switch.draft}) {'is' if chosen else 'may be'} faster"
+    most = _counted(switch.looked_to, "running sequence")
     if switch.off_from is None:
-        return f"{draft} {start}up to {_counted(switch.looked_to, 'running sequence')} of a server."
-    off = ", and off above" if chosen else ""
-    return f"{draft} {start}below {_counted(switch.off_from, 'running sequence')} of a server{off}."
+        running = most if switch.on_from == switch.looked_to else f"{switch.on_from} to {most}"
+        return f"{faster} at {running} of a server, the largest number that was tried."
+    start = "" if switch.on_from == 1 else f"from {switch.on_from} "
+    slower = ", and slower from there on" if chosen else ""
+    return f"{faster} {start}below {_counted(switch.off_from, 'running sequence')} of a server{slower}."
 
 
 def tree_text(tree: TreeDraft) -> str:
