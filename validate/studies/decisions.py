@@ -61,8 +61,8 @@ def count_sides(predicted: Array, measured: Array, sure: NDArray[np.bool_]) -> d
 
 def chance_counts(speedups: Sequence[JudgedRun]) -> list[dict[str, Any]]:
     """The stated chance that speculation pays off (`chance_above_one`), and the share of speedups that were
-    measured above 1, for each range of chances in `CHANCES`. Each speedup is predicted with constants that
-    were fitted without its source.
+    measured above 1, for each range of chances in `CHANCES` that has speedups. Each speedup is predicted
+    with constants that were fitted without its source.
     """
     measured = np.array([r.measured for r in speedups])
     low, high = (measured * [r.interval_left_out[end] for r in speedups] for end in (0, 1))
@@ -70,6 +70,8 @@ def chance_counts(speedups: Sequence[JudgedRun]) -> list[dict[str, Any]]:
     counts = []
     for least, most in pairwise(CHANCES):
         inside = (stated >= least) & (stated < most)
+        if not inside.any():
+            continue
         sources = {r.source for r, is_inside in zip(speedups, inside, strict=True) if is_inside}
         counts.append(
             {

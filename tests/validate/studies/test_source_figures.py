@@ -10,6 +10,7 @@ import pytest
 
 from perfmodel.validate.studies import gate, record as accuracy, source_figures
 from perfmodel.validate.studies.answered_runs import Answered
+from perfmodel.validate.studies.decisions import chance_counts
 from perfmodel.validate.studies.iterations import iterations
 from perfmodel.validate.studies.judged_runs import JudgedRun, errors_left_out, is_slowed, speedup_of_table
 from perfmodel.validate.studies.public_runs import public_runs
@@ -155,6 +156,22 @@ def test_nvidias_data_centre_devices_are_a_group(hardware: str, is_data_centre: 
 def test_a_measurement_on_an_end_of_its_interval_is_inside(interval, share: float) -> None:
     row = JudgedRun("a", "vllm", "h100-sxm-80gb", "m", "mtp", 0.0, 0.0, 1.2, interval)
     assert group_errors([row])["inside"] == share
+
+
+def test_stated_chances_are_compared_with_the_share_above_1() -> None:
+    """Two speedups whose intervals have 1 in the middle, one measured above 1; and one that surely pays."""
+    rows = [
+        JudgedRun(source, "vllm", "h100-sxm-80gb", "m", "mtp", 0.0, 0.0, measured, interval)
+        for source, measured, interval in [
+            ("a", 1.25, (0.64, 1.0)),
+            ("b", 0.8, (1.0, 1.5625)),
+            ("b", 2.0, (0.9, 1.1)),
+        ]
+    ]
+    counts = chance_counts(rows)
+    assert [(c["least"], c["rows"], c["sources"]) for c in counts] == [(0.35, 2, 2), (0.95, 1, 1)]
+    assert [c["stated"] for c in counts] == pytest.approx([0.5, 1.0])
+    assert [c["above_one"] for c in counts] == [0.5, 1.0]
 
 
 def test_llamacpp_is_judged_apart_from_serving_engines_and_coverage_has_the_classes_of_mlx(
