@@ -179,8 +179,9 @@ def kv_cache_text(cache: KVCapacity, stack: str) -> str:
     each = ""
     if cache.groups > 1:
         each = f" ({cache.kv_tokens // cache.groups:,} in each of {cache.groups} groups)"
-    sequences = f"{cache.max_concurrency:.2f} sequences of maximum length {cache.max_model_len:,}"
-    text = f"{cache.kv_tokens:,} tokens{each}, {sequences}"
+    held = f"{int(cache.max_concurrency):,}" if cache.max_concurrency >= 1.0 else "less than 1"
+    sequences = "sequence" if cache.max_concurrency < 2.0 else "sequences"
+    text = f"{cache.kv_tokens:,} tokens{each}, {held} {sequences} of maximum length {cache.max_model_len:,}"
     if cache.fitting_len:
         most = f"{_rounded_down(cache.fitting_len):,}"
         limit = f"at most about {most} tokens fit"

@@ -84,6 +84,8 @@ def _say_verdict(a: Advice) -> None:
         say(f"{a.sentence}{headline(a)}", f"bold {COLOURS[a.verdict]}")
     if a.verdict != "unknown_acceptance":
         say(f"{a.reason[0].upper()}{a.reason[1:]}.")
+    for over in a.over_kinds:
+        say(f"{over.text}.")
 
 
 def _say_choice(a: Advice, chosen: Pick) -> None:

@@ -18,6 +18,38 @@ def test_kinds_of_device_are_ranked_by_price_where_one_is_given() -> None:
         advise("llama-3.1-70b", kinds, gpus=8, price="2,3")
 
 
+def test_the_choice_of_a_kind_says_how_sure_it_is_and_each_other_kind_has_its_line() -> None:
+    answer = advise("llama-3.1-8b", "h100,h200,b200")
+    close, sure = answer.over_kinds
+    assert (close.hardware, sure.hardware) == ("h200", "h100")
+    assert close.gain_interval[0] < 1.0 < close.gain < close.gain_interval[1]
+    assert close.text.startswith("Too close to call: b200 gives ")
+    assert f"chance above 1: {close.chance_better:.0%}".replace("%", " %") in close.text
+    assert sure.gain_interval[0] > 1.0
+    assert sure.text.startswith("b200 gives ")
+    lines = {each.text.partition(" instead")[0]: each.line for each in answer.alternatives}
+    for kind in ("h200", "h100"):
+        own = advise("llama-3.1-8b", kind)
+        assert lines[f"On {kind}"] == own.serve.lines["vllm"]
+
+
+def test_a_kind_with_a_transferred_calibration_is_less_certain_than_a_measured_one() -> None:
+    measured, transferred = (
+        advise("qwen3-8b", f"{kind},l4", price="0.1,10", draft=[]).over_kinds[0].gain_interval
+        for kind in ("h100", "mi300x")
+    )
+    assert transferred[1] / transferred[0] > measured[1] / measured[0]
+
+
+def test_of_kinds_that_serve_a_load_equally_well_the_faster_one_is_chosen() -> None:
+    load = {"request_rate": 8, "input_len": 4000, "output_len": 500, "gpus": 8}
+    answer = advise("qwen3-32b", "h100,b200", **load)
+    (over,) = answer.over_kinds
+    assert answer.chosen.hardware == "b200"
+    assert "b200 and h100 give the same tokens/s per GPU under this load" in over.text
+    assert over.gain_interval is None
+
+
 def test_a_kind_of_device_that_cannot_serve_is_named_with_its_reason() -> None:
     answer = advise("llama-3.1-70b", "1xl4,8xh100", batch=4)
     assert answer.chosen.hardware == "h100"

@@ -12,6 +12,7 @@ from perfmodel.answers.advice.engine_lines import Export
 from perfmodel.answers.advice.margins import BreakEven, Robustness
 from perfmodel.answers.advice.nearest import Nearest
 from perfmodel.answers.advice.on_off import OnOff
+from perfmodel.answers.advice.over_kinds import OverKind
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.pools.option import PoolAdvice
 from perfmodel.answers.advice.ranking import NO_FRONTS, Fronts
@@ -72,6 +73,7 @@ class Advice(Answer):
     - layouts: the best configuration of each layout. The best layout comes first.
     - by_hardware: the choice on each kind of device, the best first. The field is empty if the question names
       only one kind.
+    - over_kinds: the choice compared with each other kind of device.
     - on_off: the batch sizes of one server at which the best draft is faster than the baseline.
     - not_run: a better configuration that the engine cannot run.
     - unbounded: the best configuration, if it gives each sequence less than ten tokens per second and the
@@ -114,6 +116,7 @@ class Advice(Answer):
     unbounded: Pick | None = None
     layouts: tuple[Pick, ...] = ()
     by_hardware: tuple[Pick, ...] = ()
+    over_kinds: tuple[OverKind, ...] = ()
     on_off: OnOff | None = None
     serve: Export | None = None
     serve_option: Export | None = None

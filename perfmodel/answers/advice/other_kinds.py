@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import AdviseQuery
-from perfmodel.answers.advice.alternatives import Alternative
+from perfmodel.answers.advice.alternatives import Alternative, batch_text
 from perfmodel.answers.advice.at_batches import at_batches
+from perfmodel.answers.advice.over_kinds import Measure, OverKind, over_kind
 from perfmodel.answers.advice.picks import Pick
 from perfmodel.answers.advice.ranking import ALIKE
 from perfmodel.answers.advice.smaller_formats import SMALLER, may_be_smaller
@@ -24,6 +25,8 @@ class OfKind:
     """The choice on one kind of device. The rest of its answer is only made if it is needed.
 
     - pick: the choice; None if nothing is feasible.
+    - throughput_interval: under a load, the 90 % interval of the tokens/s of one server of the choice; None
+      if it is not known.
     - line: returns the command line of a server of the choice, or None.
     - answer: returns the whole answer.
     """
@@ -32,13 +35,14 @@ class OfKind:
     pick: Pick | None
     line: Callable[[], str | None]
     answer: Callable[[], Advice]
+    throughput_interval: tuple[float, float] | None = None
 
     @classmethod
     def of(cls, question: AdviseQuery) -> "OfKind":
         """The choice of `advise` for one kind of device. Raises InputError for wrong input."""
         if question.has_load:
             found = Found.of(question)
-            return cls(question, found.pick, lambda: found.line, found.answer)
+            return cls(question, found.pick, lambda: found.line, found.answer, found.throughput_interval)
         answer = at_batches(question)
         return cls(question, answer.chosen, lambda: _line(answer), lambda: answer)
 
@@ -46,6 +50,60 @@ class OfKind:
     def cost(self) -> float:
         """The `cost` of the choice; infinite without one."""
         return math.inf if self.pick is None else cost(self.pick, self.question.objective)
+
+    @property
+    def measure(self) -> Measure:
+        """The quantity that ranks this kind. Raises AssertionError without a choice."""
+        assert self.pick is not None
+        name = self.question.objective
+        if name != "latency":
+            name = "throughput" if self.pick.cost_per_million_tokens is None else "cost"
+        usual, ends = self.pick.tpot_s, self.pick.tpot_interval
+        if name != "latency" and self.question.has_load:
+            rates = self.throughput_interval
+            usual = 1.0 / self.pick.throughput_tokens_per_s
+            ends = None if rates is None else (1.0 / rates[1], 1.0 / rates[0])
+        factors = None if ends is None else (ends[0] / usual, ends[1] / usual)
+        return Measure(name, self.cost, factors)
+
+    @property
+    def alternative(self) -> Alternative:
+        """The choice on this kind, with its command line. Raises AssertionError without a choice."""
+        p = self.pick
+        assert p is not None
+        batch = f"{_draft(p)}, {batch_text(p.batch, p.replicas)}"
+        return Alternative(f"On {p.hardware} instead: {p.layout}, {batch}", p.replicas, self.line())
+
+
+def in_order(found: Iterable[OfKind]) -> list[OfKind]:
+    """The kinds with a choice, the best first. If several kinds serve the same load equally well, the one
+    with the shortest time per token is the best.
+    """
+    feasible = sorted((each for each in found if each.pick is not None), key=lambda each: each.cost)
+    if feasible and feasible[0].question.has_load:
+        alike = [each for each in feasible if _alike(feasible[0], each)]
+        best = min(alike, key=lambda each: each.pick.tpot_s if each.pick is not None else math.inf)
+        feasible = [best, *(each for each in feasible if each is not best)]
+    return feasible
+
+
+def _alike(best: OfKind, other: OfKind) -> bool:
+    """Whether two kinds serve a load equally well, by the cost that ranks them."""
+    load = best.question.has_load and best.question.objective != "latency"
+    return load and abs(math.log(other.cost / best.cost)) <= ALIKE
+
+
+def over_kinds(feasible: Sequence[OfKind]) -> tuple[OverKind, ...]:
+    """The choice compared with each other kind.
+
+    - feasible: the kinds of `in_order`.
+    """
+    best = feasible[0]
+    return tuple(
+        over_kind(best.pick, best.measure, each.pick, each.measure, _alike(best, each))
+        for each in feasible[1:]
+        if best.pick is not None and each.pick is not None
+    )
 
 
 def cost(p: Pick, objective: str) -> float:

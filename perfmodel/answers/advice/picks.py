@@ -37,6 +37,8 @@ class Pick:
     - tpot_interval: the 90 % interval of `tpot_s`; None if no error of the calibration is known.
     - all_servers_tokens_per_s: throughput of all replicas.
     - throughput_tokens_per_s_per_device: throughput of all replicas divided by `gpus`.
+    - acceptance_log_error: standard deviation of ln(tokens per iteration), a part of `tpot_interval`; 0 for
+      the baseline.
     - runs_in: the engines and versions that run the draft, in words; None for the baseline and for research
       code.
     - measured_context_tokens: the longest context at which the acceptance was measured. None means that this
@@ -85,6 +87,7 @@ class Pick:
     load_share: float | None = None
     estimated: bool = False
     tpot_interval: tuple[float, float] | None = None
+    acceptance_log_error: float = 0.0
 
     @property
     def simplicity(self) -> Simplicity:
@@ -151,6 +154,7 @@ def pick_of(point: PricedPoint, query: AdviseQuery, seats: int | None = None) ->
         acceptance_source=s.known_acceptance.source,
         measured_context_tokens=s.known_acceptance.measured_context,
         runs_in=None if runs is None else runs.text,
+        acceptance_log_error=_acceptance_log_error(point),
     )
 
 
@@ -169,8 +173,13 @@ def point_tpot_interval(query: AdviseQuery, point: PricedPoint) -> tuple[float, 
         passes = Passes(s, batch, context, np.array([point.gamma]))
         ratio = point.tpot_s * point.gained / float(step_s.predicted_s)
         iteration = iteration_log_error(s, off, ratio_log_error(s, passes, ratio) or 0.0)
-        off = math.hypot(iteration, float(np.ravel(acceptance_log_error(s, point.gamma))[0]))
+        off = math.hypot(iteration, _acceptance_log_error(point))
     return interval_of(point.tpot_s, off)
+
+
+def _acceptance_log_error(point: PricedPoint) -> float:
+    """Standard deviation of ln(tokens per iteration) of a point with a draft."""
+    return float(np.ravel(acceptance_log_error(point.candidate.scenario, point.gamma))[0])
 
 
 def _as_started(scenario: Scenario, query: AdviseQuery, gamma: int) -> Scenario:

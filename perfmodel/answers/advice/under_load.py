@@ -70,6 +70,12 @@ class Found:
         return _pick(self.decision.chosen, self.search.question)
 
     @property
+    def throughput_interval(self) -> tuple[float, float] | None:
+        """The 90 % interval of the tokens/s of one server of the choice; None if it is not known."""
+        chosen = self.decision.chosen
+        return None if chosen is None else chosen.row.throughput_interval
+
+    @property
     def line(self) -> str | None:
         """The command line of a server of the choice; None if there is none."""
         chosen = self.decision.chosen
