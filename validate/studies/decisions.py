@@ -24,7 +24,7 @@ NEAR = 0.03
 """Largest loss of throughput, as a share, with which a draft length counts as near the best length."""
 
 
-CHANCES = (0.0, 0.05, 0.35, 0.65, 0.95, 1.0 + 1e-9)
+CHANCES = (0.0, 0.05, 0.35, 0.65, 0.95, 1.0)
 """Limits of the ranges of chances whose counts are stated together. In the first and in the last range, the
 verdict is certain.
 """
@@ -67,9 +67,10 @@ def chance_counts(speedups: Sequence[JudgedRun]) -> list[dict[str, Any]]:
     measured = np.array([r.measured for r in speedups])
     low, high = (measured * [r.interval_left_out[end] for r in speedups] for end in (0, 1))
     stated = np.array([chance_above_one(ends) for ends in zip(low, high, strict=True)])
+    ranges = np.searchsorted(CHANCES[1:-1], stated, side="right")
     counts = []
-    for least, most in pairwise(CHANCES):
-        inside = (stated >= least) & (stated < most)
+    for at, (least, most) in enumerate(pairwise(CHANCES)):
+        inside = ranges == at
         if not inside.any():
             continue
         sources = {r.source for r, is_inside in zip(speedups, inside, strict=True) if is_inside}

@@ -151,11 +151,12 @@ def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     """
     layout, other = estimate.candidate.layout, served.candidate.layout
     by_tpot = question.objective == "latency"
-    least_gpus = _least_gpus(estimate, question)
-    if not by_tpot and (least_gpus < other.gpus or least_gpus == other.gpus < layout.gpus):
-        return False
-    if not by_tpot and layout.gpus > MOST_GPUS_OFF * other.gpus:
-        return True
+    if not by_tpot:
+        least_gpus = _least_gpus(estimate, question)
+        if least_gpus < other.gpus or least_gpus == other.gpus < layout.gpus:
+            return False
+        if layout.gpus > MOST_GPUS_OFF * other.gpus:
+            return True
     if Doubt.CROWDED in estimate.row.doubts:
         return False
     off = MOST_OFF if estimate.row.doubts else 1.0

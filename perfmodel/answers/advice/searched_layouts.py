@@ -110,4 +110,4 @@ def _asked(query: AdviseQuery, layouts: list[Layout]) -> list[Layout]:
 def _runs(query: AdviseQuery, layout: Layout) -> bool:
     """Whether the engine has attention groups of this size."""
     engine = query.served_by
-    return engine is None or not engine.group_per_device or layout.dp in (1, layout.server_gpus)
+    return engine is None or engine.has_groups(layout.dp, layout.server_gpus)

@@ -238,7 +238,8 @@ def replayed(question: AdviseQuery, estimate: Served, most_s: float = math.inf) 
     by_time = sorted(least, key=lambda seats: least[seats].request_s)
     if by_time and least[by_time[0]].request_s > most_s:
         return least[by_time[0]]
-    if default is not None and least[default].request_s <= AS_SOON * least[line].request_s:
+    compares = default is not None and {line, default} <= least.keys()
+    if compares and least[default].request_s <= AS_SOON * least[line].request_s:
         by_time = [default, *by_time]
     replays = (replay(seats) for seats in by_time)
     return next((served for served in replays if served is not None and served.pays), None)

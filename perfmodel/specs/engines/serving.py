@@ -216,6 +216,10 @@ class ServingEngine(Stack):
         """
         return any(case.fits(form, architecture, gpu, version) for case in self.tuned_experts)
 
+    def has_groups(self, groups: int, devices: int) -> bool:
+        """Whether the engine divides a server of `devices` devices into this number of attention groups."""
+        return not self.group_per_device or groups in (1, devices)
+
     def reads(self, repository: str, weights: str) -> bool:
         """Whether the engine loads a listed checkpoint with this weight format."""
         return repository.partition("/")[0] not in self.unread_owners and weights not in self.unread_formats

@@ -25,6 +25,8 @@ assumption.
 """
 UNQUANTISED = ("bf16", "fp16", "fp32")
 """Formats of checkpoints that are not quantised."""
+SHORTEST_MATCH, LONGEST_MATCH = 2, 4
+"""Smallest and largest n-gram that a draft matches. They are from prompt look-up (Saxena 2023)."""
 HEAD = "HEAD"
 """This word stands for the address of the first node in a command line."""
 MODEL = "MODEL"

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from perfmodel.answers.advice.servers.base import (
+    LONGEST_MATCH,
     ServedTarget,
     Server,
     Setup,
@@ -21,6 +22,7 @@ from perfmodel.answers.advice.servers.base import (
     words_of,
 )
 from perfmodel.answers.question import draft_word
+from perfmodel.specs import serving_engines
 
 FILE = "trtllm.yaml"
 """Name of the file that the line writes."""
@@ -31,8 +33,6 @@ LENGTH_KEYS = {
     "ngram": "max_draft_len",
 }
 """Kind of draft -> the key for its draft length."""
-LONGEST_MATCH = 4
-"""Largest n-gram that a draft matches, as in the lines of vLLM."""
 
 
 class TensorRTLLM(Server):
@@ -71,7 +71,8 @@ class TensorRTLLM(Server):
             return "the command for trtllm-serve on several nodes is not known"
         if target.on_load:
             return f"it serves quantised checkpoints: pass --model-path to name one in {target.weights}"
-        if target.data_parallel not in (1, target.tensor_parallel):
+        engine = serving_engines()[self.word]
+        if not engine.has_groups(target.data_parallel, target.tensor_parallel):
             return "its data-parallel attention has one group per device"
         return None
 

@@ -9,6 +9,8 @@ from typing import Any, ClassVar
 from perfmodel.answers.advice.draft_lengths import LengthTable, Range
 from perfmodel.answers.advice.servers.base import (
     HEAD,
+    LONGEST_MATCH,
+    SHORTEST_MATCH,
     ServedTarget,
     Server,
     Setup,
@@ -23,8 +25,6 @@ from perfmodel.answers.question import draft_word
 from perfmodel.specs.engines.attention import Backend
 from perfmodel.specs.engines.served_drafts import ServedDraft
 
-LOOKUP = (2, 4)
-"""Smallest and largest n-gram that a draft matches. They are from prompt look-up (Saxena 2023)."""
 NO_SPARSE = (
     "vLLM runs no draft with a sparse view of the cache (an open RFC): the table is for an engine that does"
 )
@@ -153,7 +153,7 @@ class VLLM(Server):
             lengths = [[r.low, r.high, r.tokens] for r in table.ranges]
             config["num_speculative_tokens_per_batch_size"] = lengths
         if method == "ngram":
-            config["prompt_lookup_min"], config["prompt_lookup_max"] = LOOKUP
+            config |= {"prompt_lookup_min": SHORTEST_MATCH, "prompt_lookup_max": LONGEST_MATCH}
         elif method != "mtp":
             config["draft_tensor_parallel_size"] = draft.tensor_parallel // setup.target.data_parallel
         if draft.in_one_pass and method in ("draft_model", "eagle3"):
