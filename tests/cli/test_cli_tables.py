@@ -167,7 +167,7 @@ def test_a_simpler_layout_that_is_nearly_as_good_is_named(capsys) -> None:
 
 def test_a_layout_with_earlier_first_tokens_is_named(capsys) -> None:
     command = (
-        "advise -m llama-3.3-70b --weights fp8 --hardware 2xh200 --clients 40 --input-len 8k --output-len 800"
+        "advise -m llama-3.3-70b --weights fp8 --hardware 2xh200 --clients 44 --input-len 8k --output-len 800"
     )
     text = " ".join(run(capsys, *shlex.split(command)).split())
     sooner = r"first token after \S+ s instead of \S+ s, for \d+% more time per request:"

@@ -42,7 +42,9 @@ SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97, 1
 CAPPED = (*SHARES, 1.2, 1.5)
 """Rungs of an open loop with a limit on requests at once. At the last rung, the limit is always reached."""
 CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
-"""Rungs of a closed loop."""
+"""Rungs of a closed loop. If clients reach a steady state, the number of seats is a rung too, because a server
+with one more client has a queue.
+"""
 BELOW = 2
 """The times at a rung are raised to those of this many rungs below it. In open loops, a lower rung hardly
 ever has longer times. Of 1,638 pairs of rungs of random servers, the lower rung had longer percentiles in 13
@@ -300,7 +302,7 @@ def most_replays(question: TrafficQuery, rows: int, choices: Sequence[Choice]) -
     - rows: number of its rows.
     - choices: its draft lengths and policies.
     """
-    rungs = len(CAPPED) if question.opens else len(_clients(question))
+    rungs = len(CAPPED) if question.opens else len(_clients(question)) + 1
     policies = sum(_is_policy(choice) for choice in choices)
     lengths = len(choices) - policies
     return min(rows * (BELOW + 2), lengths * rungs + policies * question.loop.values.size)
@@ -318,10 +320,12 @@ def _clients(question: TrafficQuery, seats: int | None = None) -> tuple[float, .
     - seats: the largest number of requests that the server runs at once.
     """
     most = 2 * question.loop.values.max()
+    rungs = set(CLIENTS)
     if seats and question.settles:
         waiting = next(clients for clients in CLIENTS if clients >= QUEUED * seats)
         most = min(most, waiting)
-    return tuple(float(clients) for clients in CLIENTS if clients <= most)
+        rungs.add(seats)
+    return tuple(float(clients) for clients in sorted(rungs) if clients <= most)
 
 
 def between(low: TrafficRow, high: TrafficRow, share: float) -> TrafficRow:

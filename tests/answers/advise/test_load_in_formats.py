@@ -15,7 +15,7 @@ LONG = {"input_len": 8192, "output_len": 1024}
 
 @pytest.mark.slow
 def test_an_fp8_cache_beside_fp8_weights_is_tried_where_neither_alone_suffices() -> None:
-    asked = LONG | {"clients": 24, "slo": {"ttft": 3000, "tpot": 60}}
+    asked = LONG | {"clients": 28, "slo": {"ttft": 3000, "tpot": 60}}
     named = alternative(
         advise("llama-3.3-70b", "2xh100", **asked), "With --weights fp8 --kv-dtype fp8 these "
     )

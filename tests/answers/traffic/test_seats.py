@@ -48,6 +48,17 @@ def test_seats_are_those_that_the_engine_takes_there_unless_asked() -> None:
     assert seats("h100", calibration="ideal") == 256
 
 
+@pytest.mark.parametrize("clients", [12, 28, 80])
+def test_as_many_clients_as_seats_wait_no_longer_than_with_free_seats(clients: int) -> None:
+    question = {"output_std": 15, "gamma": 0, "max_concurrency": clients}
+    full, free = (
+        pm.traffic("llama-3.1-8b", "h100", 1000, 300, **question, max_num_seqs=seats).rows[0]
+        for seats in (clients, 4 * clients)
+    )
+    assert full.output_tokens_per_s == pytest.approx(free.output_tokens_per_s, rel=0.01)
+    assert full.ttft_s.mean < 1.1 * free.ttft_s.mean
+
+
 def test_sglang_runs_48_requests_with_a_draft_unless_more_are_stated() -> None:
     """Its servers reset --max-running-requests for any draft."""
     question = {"engine": "sglang", "alpha": 0.7, "gamma": 3, "max_concurrency": 128, "output_std": 100}

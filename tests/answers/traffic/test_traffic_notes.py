@@ -13,7 +13,7 @@ from tests.refusals import refused
         ({"max_concurrency": "1..10001"}, "max_concurrency: must be at most 1000 values, given 10001"),
         (
             {"max_concurrency": "1..600", "num_prompts": 100_000},
-            "num_prompts: must be at most 50000 for 599 loads and draft lengths",
+            "num_prompts: must be at most 47619 for 599 loads and draft lengths",
         ),
         (
             {"request_rate": list(range(1, 51)), "gamma": "table", "alpha": 0.7, "replay": True}
