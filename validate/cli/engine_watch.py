@@ -8,7 +8,7 @@ import click
 from perfmodel.answers.question import OF_SERVER, Query, resolve_costs
 from perfmodel.cli.output import say, say_whole
 from perfmodel.errors import InputError, refuse
-from perfmodel.specs import VERSION_SEPARATOR, load_gpu
+from perfmodel.specs import ENGINES, VERSION_SEPARATOR, load_gpu
 from perfmodel.specs.acceptance.acceptance_file import AcceptanceEntry
 from perfmodel.specs.boundary.files import looks_like_path
 from perfmodel.validate.cli.engine_question import EngineQuestion
@@ -28,6 +28,7 @@ from perfmodel.validate.engine.logged_config import LoggedConfig, started_draft
 from perfmodel.validate.engine.metrics_page import read_page
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.pastes import form_of
+from perfmodel.validate.engine.printed_by import printed_by
 from perfmodel.validate.engine.running_requests import of_all_ranks, running
 from perfmodel.validate.engine.served_counts import ServedCounts
 from perfmodel.validate.engine.signs import refused_draft
@@ -46,7 +47,8 @@ def watch_pages(question: EngineQuestion) -> None:
     page, *earlier = [read_page(place) for place in reversed(question.watch)]
     where, text = page
     form = form_of(text)
-    if form is not None and counts_drafts(text) is None and Pace.of(where, text) is None:
+    is_log = form is None or form.of_server or counts_drafts(text) or Pace.of(where, text)
+    if form is not None and not is_log:
         kind = f"{where} is {form.title}"
         raise InputError(f"--watch: must be a log of a server or a page of metrics: {kind}; use --from")
     if earlier:
@@ -99,15 +101,21 @@ def watch(question: EngineQuestion, where: str, text: str) -> None:
 
 
 def _query_of_log(question: EngineQuestion, text: str) -> Query:
-    """The question about the version of vLLM that the log states. The question stays as it is if it names an
-    engine, a version or a calibration, or if the device has a calibration of its own.
+    """The question about the engine that printed the log, and about the version of vLLM that the log states.
+    The question stays as it is if it names an engine or a calibration, or if the device has a calibration of
+    its own.
     """
     query = question.query_of_engine()
-    version = LoggedConfig.of(text).version
-    named = (question.engine, question.version, question.calibration)
     gpu = load_gpu(query.hardware)
     has_own = gpu.kind == "cpu" or looks_like_path(gpu.calibration)
-    if version is None or any(named) or has_own:
+    if question.engine or question.calibration or has_own:
+        return query
+    word = printed_by(text)
+    if word not in ("", "vllm"):
+        say(f"engine: {ENGINES[word]}, as the text shows")
+        return question.query_of_engine(word)
+    version = LoggedConfig.of(text).version
+    if version is None or question.version:
         return query
     say(f"version: vLLM {version}, as the log says")
     return replace(query, engine=f"vllm{VERSION_SEPARATOR}{version}")

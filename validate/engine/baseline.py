@@ -13,6 +13,7 @@ from perfmodel.validate.engine.compared import predicted_prompt_token_s
 from perfmodel.validate.engine.expectation import Expectation
 from perfmodel.validate.engine.health import Health, health
 from perfmodel.validate.engine.logged_load import LoggedLoad
+from perfmodel.validate.engine.logged_steps import LoggedSteps
 from perfmodel.validate.engine.pace import Pace
 from perfmodel.validate.engine.running_requests import GAUGES, of_all_ranks, running
 
@@ -36,6 +37,22 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
 
     - context: cached tokens of a request; by default, those that the text states.
     """
+    pace, requests, cached = _served(query, where, text, context)
+    point = replace(query, batch=max(round(requests), 1), context=max(round(cached), 1), gamma=0)
+    prompt_token_s = predicted_prompt_token_s(resolve(point), point.context, drafts=False)
+    words = f"requests: {requests:g} running, at {point.context} tokens of context; no drafts"
+    predicted = Expectation(whatif(point), 1.0, None, prompt_token_s)
+    return BaselineHealth(words, health(pace, predicted, text))
+
+
+def _served(query: Query, where: str, text: str, context: float | None) -> tuple[Pace, float, float]:
+    """The speed, the number of running requests and the cached tokens of a request. Raises InputError if the
+    text does not state one of them.
+
+    - context: cached tokens of a request; by default, those that the text states.
+    """
+    if (steps := LoggedSteps.of(where, text, context)) is not None:
+        return Pace(steps.step_s, waiting=0.0), steps.running, steps.context
     pace = Pace.of(where, text)
     requests = of_all_ranks(running(where, text), query, text)
     if pace is None or requests is None:
@@ -43,11 +60,7 @@ def baseline_health(query: Query, where: str, text: str, context: float | None) 
     cached = context or _stated_context(where, text) or predicted_context(query, where, text, gamma=0)
     if cached is None:
         raise InputError(f"--context: must be given: {where} does not state the lengths of its requests")
-    point = replace(query, batch=max(round(requests), 1), context=max(round(cached), 1), gamma=0)
-    prompt_token_s = predicted_prompt_token_s(resolve(point), point.context, drafts=False)
-    words = f"requests: {requests:g} running, at {point.context} tokens of context; no drafts"
-    predicted = Expectation(whatif(point), 1.0, None, prompt_token_s)
-    return BaselineHealth(words, health(pace, predicted, text))
+    return pace, requests, cached
 
 
 def predicted_context(query: Query, where: str, text: str, gamma: int) -> float | None:

@@ -58,6 +58,11 @@ def load_lines(text: str) -> list[LoadLine]:
     return list(_vllm_lines(text)) or list(_sglang_lines(text))
 
 
+def has_sglang_lines(text: str) -> bool:
+    """Whether a text contains lines of SGLang."""
+    return _SGLANG.search(text) is not None
+
+
 def _vllm_lines(text: str) -> Iterator[LoadLine]:
     """The lines of vLLM. They state the share of the cache in use, and one earlier line states its size."""
     cache_tokens = printed_cache_tokens(text)

@@ -42,6 +42,8 @@ SIGNS = (
             r"|[Cc]udagraph is disabled|C(?i:uda) graph is disabled|Decode batch.*cuda graph: False"
             r"|disable_cuda_graph['\"]?[=:]\s*True|--disable-cuda-graph(?![-\w])"
             r"|\bcuda_graph_config['\"]?[=:]\s*(?:None|null)"
+            r"|device_config=cuda\b[^\n]*cudagraph_mode['\"]?[=:] ?(?:<CUDAGraphMode\.NONE|0\b)"
+            r"|cudagraph_mode (?:from )?\S+ to NONE|cudagraph_mode['\"]?(?:=|: *)['\"]?NONE"
         ),
         Half.STEP,
         "CUDA graphs are off (eager mode): the host launches every kernel",
@@ -49,7 +51,7 @@ SIGNS = (
     Sign(
         re.compile(
             r"CUDAGraphMode\.PIECEWISE|cudagraph_mode (?:from \S+ )?to PIECEWISE"
-            r"|cudagraph_mode['\"]?(?:=|: *)['\"]?(?:CUDAGraphMode\.)?PIECEWISE"
+            r"|cudagraph_mode['\"]?(?:=|: *)['\"]?(?:(?:CUDAGraphMode\.)?PIECEWISE|1\b)"
         ),
         Half.STEP,
         "CUDA graphs are piecewise: the host launches the attention of every layer",
@@ -79,6 +81,14 @@ SIGNS = (
         re.compile(r"preempted|Preemptions: [1-9]|Retract requests|KV cache pool is full"),
         Half.LOAD,
         "requests are preempted: the KV cache is full",
+    ),
+    Sign(
+        re.compile(
+            r"^(?:vllm:num_preemptions|sglang:num_retracted_requests)(?:_total)?(?:\{[^\n]*\})? (?!0)\d", re.M
+        ),
+        Half.LOAD,
+        "requests were preempted while this page counted: the KV cache was full",
+        decides=False,
     ),
     Sign(
         re.compile(
@@ -186,7 +196,7 @@ SIGNS = (
     ),
 )
 """Log lines of vLLM (config and scheduler), SGLang (server_args, decode lines, retraction) and llama.cpp, and
-flags of their servers.
+flags of their servers, and counters on their pages of metrics.
 """
 _NO_DRAFT = re.compile(r"speculative decoding (?:is )?not supported (?:by|with) (?P<by>\w+(?: \w+)?)", re.I)
 """A line of llama.cpp that says that it decodes without the draft. It ends in ``by multimodal`` or ``by this

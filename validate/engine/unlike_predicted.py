@@ -3,7 +3,7 @@ batch is larger than its CUDA graphs.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from perfmodel.answers.point.whatif_answer import WhatIf
 from perfmodel.specs import VERSION_SEPARATOR, serving_engines
@@ -24,6 +24,22 @@ _BACKEND = re.compile(
     r"|Use (\w+) (?:attention )?backend by default|\battention_backend=['\"](\w+)['\"]"
 )
 """The attention backend in a log of vLLM or SGLang."""
+_OLDER_NAMES = {
+    "Flash Attention": ("FLASH_ATTN", "ROCM_AITER_FA"),
+    "FlashInfer": ("FLASHINFER",),
+    "FlexAttention": ("FLEX_ATTENTION",),
+    "Triton": ("TRITON_ATTN",),
+    "Triton Attention": ("TRITON_ATTN",),
+    "XFormers": ("XFORMERS",),
+    "Cutlass MLA": ("CUTLASS_MLA",),
+    "FlashMLA": ("FLASHMLA",),
+    "Triton MLA": ("TRITON_MLA",),
+    "AITER MLA": ("ROCM_AITER_MLA",),
+}
+"""Name of a backend in a log of vLLM 0.8 to 0.11 -> the words that it can stand for (vLLM 0.11,
+``platforms/cuda.py`` and ``platforms/rocm.py``).
+"""
+_OLDER = re.compile(rf"Using ({'|'.join(sorted(_OLDER_NAMES, reverse=True))}) backend\b")
 _FALLBACKS = ("FLEX_ATTENTION", "XFORMERS", "TORCH_SDPA")
 """Backends of vLLM that no prediction assumes. They have general kernels for shapes that other backends
 cannot run.
@@ -98,15 +114,22 @@ def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
     the engine are ignored.
     """
     expected = predicted.query.attention_backend
-    printed = _BACKEND.search(text)
     attention = attention_of(predicted.calibration.stack)
-    if printed is None or expected is None or attention is None:
+    backends = _printed_backends(text)
+    if expected is None or attention is None:
         return
-    backend = next(word for word in printed.groups() if word)
     known = [*(of_engine.word for of_engine in attention.backends.values()), *_FALLBACKS]
     expected_word = attention.backends[expected].word or expected
-    if backend in known and backend != expected_word:
-        yield _runs_on(backend, expected_word, _BACKEND)
+    if any(backend in known for backend in backends) and expected_word not in backends:
+        yield _runs_on(backends[0], expected_word, _BACKEND)
+
+
+def _printed_backends(text: str) -> Sequence[str]:
+    """The words for which the name of the backend in a log can stand; empty if a log names none."""
+    if older := _OLDER.search(text):
+        return _OLDER_NAMES[older[1]]
+    printed = _BACKEND.search(text)
+    return () if printed is None else [word for word in printed.groups() if word]
 
 
 def _runs_on(backend: str, expected: str, pattern: re.Pattern[str]) -> Sign:

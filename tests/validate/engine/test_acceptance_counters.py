@@ -61,10 +61,13 @@ def test_a_schedule_at_its_ends() -> None:
         refused("--lengths: must hold the draft lengths in use", short.rates, "x", lengths=lengths)
 
 
-@pytest.mark.parametrize(("length", "rate", "gamma"), [(1.36, 0.12, 3), (1.24, 0.08, None)])
-def test_lines_of_sglang_show_the_draft_length_from_a_tenth_of_accepted_tokens_on(
+@pytest.mark.parametrize(
+    ("length", "rate", "gamma"), [(1.9, 0.3, 3), (1.36, 0.12, None), (1.32, 0.11, None), (1.24, 0.08, None)]
+)
+def test_lines_of_sglang_show_the_draft_length_if_their_decimals_do(
     length: float, rate: float, gamma: int | None
 ) -> None:
+    """(1.36 - 1) / 0.12 is 3, and 1.36 / 0.12 with the bonus token is 11 within the rounding of 0.12."""
     line = f"Decode batch, #running-req: 4, #token: 16000, accept len: {length}, accept rate: {rate}"
     assert draft_length(line) == gamma
 

@@ -45,8 +45,13 @@ def test_every_figure_gives_the_tokens_per_iteration_that_it_states(tmp_path, na
 @pytest.mark.parametrize(
     ("text", "printed"),
     [
-        # a + a^2 + a^3 = 1.5 of three drafted tokens
-        ("Decode batch, #running-req: 1, #token: 900, accept len: 2.50, accept rate: 0.50,", "alpha 0.691"),
+        # a + a^2 + a^3 = 1.2 of three drafted tokens
+        ("Decode batch, #running-req: 1, #token: 900, accept len: 2.20, accept rate: 0.40,", "alpha 0.607"),
+        # 1.5 of three, or 2.5 of five with the bonus token
+        (
+            "Decode batch, #running-req: 1, #token: 900, accept len: 2.50, accept rate: 0.50,",
+            "3 or 4 drafted",
+        ),
         (
             '{"prompt_tokens": 9, "completion_tokens": 250, "spec_verify_ct": 100, '
             '"spec_num_proposed_drafts": 300}',

@@ -108,3 +108,14 @@ def test_lines_of_vllm_0_8_need_the_draft_length(tmp_path, capsys) -> None:
     line = "SpecDecoding metrics: Draft acceptance rate: 51.7%, Accepted: 1550 tokens, Drafted: 3000 tokens\n"
     assert watched(tmp_path, capsys, line)[1].startswith("error: --gamma: must be given")
     assert "2.55 tokens per iteration" in watched(tmp_path, capsys, line, "--gamma", "3")[1]
+
+
+def test_the_draft_length_of_the_servers_arguments_decides_between_two(tmp_path, capsys) -> None:
+    """1.32 tokens at a rate of 0.11: three drafted tokens, or eleven with the bonus token."""
+    log = sglang_log(1.32, 0.11)
+    status, out = watched(tmp_path, capsys, log, "--engine", "sglang")
+    assert status == 2
+    assert "agrees with 2 or 3 or 10 or 11 or 12 drafted tokens" in out
+    arguments = "server_args=ServerArgs(speculative_algorithm='EAGLE3', speculative_num_steps=3)\n"
+    _, out = watched(tmp_path, capsys, arguments + log, "--engine", "sglang")
+    assert "K = 3" in out

@@ -17,11 +17,16 @@ SIGNS = {
         "engine args: enforce_eager=True",
         "vllm serve Q/W --enforce-eager",
         "python -m sglang.launch_server --disable-cuda-graph --tp 2",
+        "device_config=cuda, compilation_config={'cudagraph_mode': <CUDAGraphMode.NONE: 0>}",
+        'device_config=cuda, compilation_config={"level":3,"cudagraph_mode":0,"use_cudagraph":true}',
+        "Overriding cudagraph_mode from FULL to NONE",
+        """--compilation-config '{"cudagraph_mode": "NONE"}'""",
     ),
     "CUDA graphs are piecewise": (
         "'cudagraph_mode': <CUDAGraphMode.PIECEWISE: 1>",
         "compilation_config={cudagraph_mode=PIECEWISE}",
         "Overriding cudagraph_mode from FULL to PIECEWISE",
+        'compilation_config={"level":3,"cudagraph_mode":1,"use_cudagraph":true}',
         """--compilation-config '{"cudagraph_mode": "PIECEWISE"}'""",
     ),
     "asynchronous scheduling is off": (
@@ -44,6 +49,10 @@ SIGNS = {
         "KV cache pool is full. Retract requests. #retracted_reqs: 1",
         "Retract requests",
         "KV cache pool is full",
+    ),
+    "requests were preempted while this page counted": (
+        'vllm:num_preemptions_total{engine="0",model_name="m"} 431.0',
+        'sglang:num_retracted_requests_total{model_name="m"} 12.0',
     ),
     "the overlap of host and device is off": (
         "Overlap scheduler is disabled because of speculative decoding",
@@ -95,6 +104,11 @@ def test_every_form_of_a_sign_is_known(meaning: str, line: str) -> None:
         "--disable-cuda-graph-padding",
         "cpu_offload_gb=0",
         "Running: 8 reqs, Preemptions: 0",
+        'vllm:num_preemptions_total{engine="0"} 0.0',
+        'sglang:is_cuda_graph{model_name="m"} 0.0',  # SGLang 0.5.23 never sets it
+        'compilation_config={"level":3,"cudagraph_mode":[2,1]}',
+        "device_config=cpu, compilation_config={'cudagraph_mode': <CUDAGraphMode.NONE: 0>}",
+        "'cudagraph_mode': <CUDAGraphMode.FULL_AND_PIECEWISE: (2, 1)>",
         "Overlap scheduler is enabled",
     ],
 )

@@ -51,7 +51,7 @@ def import_text(where: str, text: str, format: str | None, subject: AcceptanceSu
 
     - where: the file or URL of the text, for messages. Its last part becomes part of the `source`.
     """
-    format = format or counts_drafts(text) or ("vllm" if OF_BENCH in text else None)
+    format = format or _printed_by(text) or ("vllm" if OF_BENCH in text else None)
     if format is None:
         raise InputError(
             f"{where}: holds no acceptance figures known here; give --format ({', '.join(MODULES)})"
@@ -68,7 +68,14 @@ def import_text(where: str, text: str, format: str | None, subject: AcceptanceSu
 
 
 def counts_drafts(text: str) -> str | None:
-    """The engine whose figures about drafts a text contains; None if it contains none."""
+    """The engine whose figures about drafts a text contains; None if it contains none, or only those of
+    SGLang's page that are 0 without a draft.
+    """
+    return None if sglang.is_page_without_drafts(text) else _printed_by(text)
+
+
+def _printed_by(text: str) -> str | None:
+    """The engine one of whose words a text contains; None if it contains none."""
     for name, module in MODULES.items():
         if any(word in text for word in module.WORDS):
             return name
@@ -81,12 +88,15 @@ def draft_length(text: str) -> int | None:
 
 
 def served_gamma(where: str, text: str, given: int | None) -> int | None:
-    """The draft length that the user gave, or else the draft length that follows from a text. None if neither
-    is known but the text counts by position, which shows the length later. Raises InputError in all other
-    cases.
+    """The draft length that the user gave, or else the draft length that follows from a text: the one of the
+    server's configuration if the counts agree with it, or else the one of the counts. None if neither is
+    known but the text counts by position, which shows the length later. Raises InputError in all other cases.
     """
     if given:
         return given
+    printed = printed_draft_length(text)
+    if printed in possible_lengths(text):
+        return printed
     counted = draft_length(text)
     if counted is not None and counted > sglang_lengths.LONGEST_DRAFT:
         raise refuse(
@@ -95,7 +105,7 @@ def served_gamma(where: str, text: str, given: int | None) -> int | None:
             f"at most {sglang_lengths.LONGEST_DRAFT} (is a number cut off?)",
             counted,
         )
-    gamma = counted or printed_draft_length(text)
+    gamma = counted or printed
     if gamma is None and not states_positions(text):
         raise InputError(f"--gamma: must be given: {where} {_lengths_in_words(text)}")
     return gamma

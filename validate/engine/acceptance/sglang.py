@@ -18,12 +18,22 @@ from perfmodel.validate.engine.acceptance.counters import AcceptanceSubject, Cou
 from perfmodel.validate.engine.acceptance.prometheus import samples, total
 from perfmodel.validate.engine.acceptance.sglang_lengths import agree, draft_length
 from perfmodel.validate.engine.acceptance.sglang_log import damaged_figures, has_log_lines, log_lines
-from perfmodel.validate.engine.text import MAX_COUNT, is_count, parse_objects
+from perfmodel.validate.engine.text import MAX_COUNT, floats, is_count, parse_objects
 
 CONVENTION = "SGLang accept length: completion tokens over verification passes, bonus token included"
 COUNTED = "SGLang counters: tokens behind the first of each request over verification passes"
 HISTOGRAM = "SGLang spec_correct_drafts_histogram: iterations by accepted draft tokens"
+_DRAFTS = re.compile(r"^[ \t]*sglang:spec_\w+(?:\{[^\n]*\})?[ \t]+(\S+)", re.M)
+"""A metric about drafts on a page, and its value."""
 WORDS = ("accept_length", "spec_verify_ct", "spec_correct_drafts_histogram", "sglang:spec_", "accept len:")
+
+
+def is_page_without_drafts(text: str) -> bool:
+    """Whether a text is a page of metrics whose figures about drafts are all 0, like those of a server
+    without a draft.
+    """
+    values = _DRAFTS.findall(text)
+    return bool(values) and not any(floats(values))
 
 
 def read(where: str, text: str, subject: AcceptanceSubject) -> CountedText:

@@ -17,6 +17,8 @@ ROUNDED_SHARE = 0.02
 """Rounding error of a line, as a share of the drafted tokens."""
 ROUNDED_TOKENS = 0.1
 """Rounding error of a line, in tokens divided by the accept rate."""
+HALF_DECIMAL = 0.005
+"""Rounding error of an accept rate, which has two decimals."""
 LONGEST_DRAFT = 64
 """Longest draft length that is compared with the rates of a log."""
 
@@ -82,14 +84,15 @@ def _of_page(text: str) -> int | None:
 
 def _best_fit(text: str) -> int | None:
     """The draft length that fits the accept lengths and accept rates of all lines best. None if no length
-    agrees with all lines, or if the misfit of the best one is more than half that of another.
+    agrees with all lines, or if another one fits about as well: its misfit is less than twice that of the
+    best one, or less than the rounding of the lines.
     """
     lines = _decisive_lines(text)
     misfits = sorted((_misfit(lines, gamma), gamma) for gamma in _lengths_of(lines))
     if not misfits:
         return None
     (least, length), *others = misfits
-    is_clear = not others or 2 * least <= others[0][0]
+    is_clear = not others or max(2 * least, _rounding(lines)) <= others[0][0]
     return length if is_clear else None
 
 
@@ -110,6 +113,11 @@ def _misfit(lines: list[LogLine], gamma: int) -> float:
     drafted = [(line.length - 1) / line.rate for line in lines]
     with_bonus = [line.length / line.rate for line in lines]
     return min(_relative_distance(drafted, gamma), _relative_distance(with_bonus, gamma + 1))
+
+
+def _rounding(lines: list[LogLine]) -> float:
+    """The mean misfit that can come from the two decimals of a line's accept rate."""
+    return statistics.fmean(HALF_DECIMAL / line.rate for line in lines)
 
 
 def _relative_distance(values: list[float], wanted: int) -> float:

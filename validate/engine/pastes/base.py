@@ -47,11 +47,13 @@ class TextForm(ABC):
     - title: the name of the format in messages.
     - engine: the engine that prints it; empty if several engines or clients do.
     - counts_drafts: whether the text itself can show that a draft ran.
+    - of_server: whether it is the log of a server, with the times of its own steps.
     """
 
     title: ClassVar[str]
     engine: ClassVar[str] = ""
     counts_drafts: ClassVar[bool] = True
+    of_server: ClassVar[bool] = False
 
     @abstractmethod
     def has(self, text: str) -> bool:

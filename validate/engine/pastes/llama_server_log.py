@@ -168,6 +168,7 @@ class LlamaServerLog(TextForm):
 
     title = "log of llama.cpp's server"
     engine = "llamacpp"
+    of_server = True
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""

@@ -44,6 +44,7 @@ class TrtllmIterations(TextForm):
 
     title = "iterations of TensorRT-LLM in JSON"
     engine = "trtllm"
+    of_server = True
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""

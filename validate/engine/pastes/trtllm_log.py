@@ -27,6 +27,7 @@ class TrtllmLog(TextForm):
 
     title = "iterations in a log of TensorRT-LLM"
     engine = "trtllm"
+    of_server = True
 
     def has(self, text: str) -> bool:
         """See `TextForm.has`."""
