@@ -64,3 +64,32 @@ def test_the_largest_number_of_requests_at_once_counts_before_their_mean() -> No
     assert step.batch == 8
     (step,) = ServingBlock().read("x", both.replace("Maximum request concurrency", "x"), GivenFacts())
     assert step.batch == 6.5
+
+
+def _twice(first: str, second: str) -> str:
+    """Two blocks without counted drafts, each after a heading."""
+    block = sample("serving_block").partition("---------------Speculative")[0] + "=" * 50
+    return f"{first}\n{block}\n{second}\n{block}"
+
+
+def test_a_heading_of_one_block_alone_makes_the_other_no_baseline() -> None:
+    text = _twice("With MTP (n=2):", "And again:")
+    steps = ServingBlock().read("x", text, GivenFacts(gamma=2, accepted=2.0))
+    assert [step.gamma for step in steps] == [2, 2]
+
+
+def test_a_heading_that_names_a_draft_needs_its_length() -> None:
+    text = _twice("Without MTP:", "With MTP:")
+    refused("x: block 2: gamma: must be stated", ServingBlock().read, "x", text, GivenFacts())
+
+
+def test_each_block_has_the_requests_that_its_client_printed_before_it() -> None:
+    text = _twice("Maximum request concurrency: 8", "Max request concurrency: 9")
+    text = text.replace("Maximum request concurrency:             8", "x")
+    assert [step.batch for step in ServingBlock().read("x", text, GivenFacts())] == [8, 9]
+
+
+def test_the_requests_that_the_user_states_count_before_a_printed_mean() -> None:
+    mean = sample("serving_block").replace("Maximum request concurrency", "Concurrency")
+    (step,) = ServingBlock().read("x", mean, GivenFacts(batch=9))
+    assert step.batch == 9

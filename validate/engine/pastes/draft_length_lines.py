@@ -101,5 +101,5 @@ def _lines(text: str) -> Iterator[_Line]:
         if labelled := _LINE.search(line):
             words = line[labelled.end("length") :]
             yield _Line(int(labelled["length"]), labelled["speed"], is_tpot, words)
-        elif is_drafting(line[: speeds[0].start()]) is False:
+        elif is_drafting(line) is False:
             yield _Line(0, speeds[0]["speed"], is_tpot, "")

@@ -114,8 +114,6 @@ def _drafted(
 def _head(text: str) -> _Head | None:
     """The first heading of a table of draft lengths and rates; None if there is none."""
     for line in text.splitlines():
-        if "|" not in line:
-            continue
         cells = [cell.strip("*` ") for cell in line.strip().strip("|").split("|")]
         lengths = [cell for cell in cells if _LENGTHS.fullmatch(cell)]
         lengths = lengths or [cell for cell in cells if _CONFIGURATIONS.fullmatch(cell)]

@@ -15,7 +15,7 @@ from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.pastes.base import PromptTiming, TextForm, number, rows
 from perfmodel.validate.engine.timing import GivenFacts, RequestLengths, Timing, needed, speculation
 
-COLUMNS = ("test", "ttfr (ms)", "e2e_ttft (ms)")
+COLUMNS = ("test", "ttfr (ms)")
 """Columns that all tables of llama-benchy have and tables of llama-bench do not have."""
 _TEST = re.compile(
     r"^(?P<kind>pp|tg|ctx_pp|ctx_tg)\s*(?P<tokens>\d*)(?:\s*@\s*d(?P<depth>\d+))?(?:\s*\(c(?P<clients>\d+)\))?$"

@@ -5,8 +5,9 @@ SGLang's client prints the same words; its ``Accept length`` is the number of to
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from perfmodel.errors import InputError
 from perfmodel.validate.engine.acceptance.vllm_json import BENCH
@@ -26,7 +27,6 @@ KEYS = {
     "successful requests": "completed",
     "failed requests": "failed",
     "mean tpot (ms)": "mean_tpot_ms",
-    "mean ttft (ms)": "mean_ttft_ms",
     "maximum request concurrency": "max_concurrency",
     "max request concurrency": "max_concurrency",
     "benchmark duration (s)": "duration",
@@ -43,10 +43,18 @@ KEYS = {
 """Printed words -> the key in the client's JSON file."""
 AT_ONCE = ("maximum request concurrency", "max request concurrency")
 """Printed words for the number of concurrent requests."""
+_TITLE_LINE = re.compile(rf"=* ?{BLOCK_TITLE} ?=*")
 _LINE = re.compile(r"^[^\n:]*?([A-Za-z][A-Za-z (./)]*?):\s+([0-9][0-9.eE+-]*)\s*$", re.M)
 ACCEPTED = re.compile(r"^[^\n:]*?(?:accept length|acceptance length|acceptance rate \(%\)):", re.M | re.I)
 """A line that shows that a block counts drafts."""
 _POSITION = re.compile(r"^[^\n:]*?Position (\d{1,4}):\s+([0-9.]+)\s*$", re.M)
+
+
+class _Block(NamedTuple):
+    """The text of a block, and the text between it and the block before it."""
+
+    before: str
+    text: str
 
 
 class ServingBlock(TextForm):
@@ -62,29 +70,37 @@ class ServingBlock(TextForm):
 
     def read(self, where: str, text: str, facts: GivenFacts) -> list[Timing]:
         """See `TextForm.read`."""
-        before, *blocks = text.split(BLOCK_TITLE)
-        headings = [_heading(words) for words in (before, *blocks[:-1])]
+        blocks = list(_blocks(text))
+        headings = [_heading(block.before) for block in blocks]
         titled = {is_drafting(heading) for heading in headings} == {True, False}
+        counting = [ACCEPTED.search(block.text) is not None for block in blocks]
         timings = []
-        counting = [ACCEPTED.search(block) is not None for block in blocks]
-        for n, (block, counts) in enumerate(zip(blocks, counting, strict=True), 1):
-            place = where if len(blocks) == 1 else f"{where}: block {n}"
+        for n, block in enumerate(blocks):
+            place = where if len(blocks) == 1 else f"{where}: block {n + 1}"
             of_block = facts
             if titled:
-                of_block = _of_heading(place, headings[n - 1], facts)
-            elif any(counting) and not counts:
+                of_block = _of_heading(place, headings[n], facts)
+            elif any(counting) and not counting[n]:
                 of_block = replace(facts, gamma=0)
-            timings += _block(place, block, of_block.over(_started(place, before)))
-            before = block
+            timings += _block(place, block.text, of_block.over(_started(place, block.before)))
         return timings
+
+
+def _blocks(text: str) -> Iterator[_Block]:
+    """The blocks of a text. The lines after the closing line of a block are about the next block."""
+    before, *parts = _TITLE_LINE.split(text)
+    for part in parts[:-1]:
+        inside, closing, after = part.partition("=====")
+        yield _Block(before, inside)
+        before = after if closing else part
+    yield _Block(before, parts[-1])
 
 
 def _heading(before: str) -> str:
     """The last short line between a block and the block before it that says whether a draft ran; empty if
     there is none.
     """
-    behind_block = before.rstrip(" =\n").rpartition("=====")[2]
-    for line in reversed(behind_block.splitlines()):
+    for line in reversed(before.splitlines()):
         if len(line) <= LONGEST_HEADING and is_drafting(line) is not None:
             return line
     return ""
@@ -100,7 +116,7 @@ def _of_heading(where: str, heading: str, facts: GivenFacts) -> GivenFacts:
 def _started(where: str, text: str) -> GivenFacts:
     """The number of concurrent requests, which the client prints before it starts."""
     printed = {}
-    for label, value in _LINE.findall(text.rstrip(" =").rpartition("=====")[2]):
+    for label, value in _LINE.findall(text):
         printed[label.strip().lower()] = value
     for label in AT_ONCE:
         if label in printed:
@@ -134,7 +150,7 @@ def _block(where: str, text: str, facts: GivenFacts) -> list[Timing]:
         drafts = run.get("spec_decode_num_drafts")
         if not length and drafts:
             length = round(number(where, run, "spec_decode_draft_tokens") / drafts)
-        if length or drafts:
+        if length:
             facts = GivenFacts(gamma=length, accepted=run["accepted"]).over(facts)
         elif run["accepted"] > 1.0:
             raise MissingFact(where, "gamma")
