@@ -111,8 +111,13 @@ def _compare_steps(q: EngineQuestion, query: Query, pasted: PastedText, facts: G
     for timing in timings:
         usual = usual_gain(query, scenario, q.acceptance, timing)
         steps.append(compared(query, timing, usual))
-    for line in _lines_of_steps(query, timings, steps, pasted.text):
+    for line in _lines_of_steps(steps):
         say(line)
+    if not read.assumes_context:
+        for line in waits(query, timings):
+            say(line)
+    if why := reasons(steps, pasted.text):
+        say(why)
     for line in compared_prompts(query, prompts, drafts=any(timing.gamma for timing in timings)):
         say(line)
     if not timings and not prompts:
@@ -120,15 +125,8 @@ def _compare_steps(q: EngineQuestion, query: Query, pasted: PastedText, facts: G
     return timings
 
 
-def _lines_of_steps(
-    query: Query, timings: Sequence[Timing], steps: Sequence[ComparedStep], text: str
-) -> Iterator[str]:
-    """The comparison of steps in words: each step by itself, then what steps show together (the gain of
-    drafts, waits), and last the reasons for a difference.
-    """
+def _lines_of_steps(steps: Sequence[ComparedStep]) -> Iterator[str]:
+    """The comparison of steps in words: each step by itself, then the gain of drafts."""
     for step in steps:
         yield from step.in_words()
     yield from gained_by_drafts(steps)
-    yield from waits(query, timings)
-    if why := reasons(steps, text):
-        yield why

@@ -24,6 +24,7 @@ _LENGTH = re.compile(
     r"\b(?:num_speculative_tokens|speculative[-_]num[-_]steps|(?<!speculative[-_])num[-_]draft[-_]tokens"
     r"|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
     r"\b(?!\.\d)|\b(?:mtp|nextn)[=(](?P<of_mtp>\d{1,2})\b(?!\.\d)"
+    r"|\b(?:mtp|nextn|eagle-?[23]?|dflash2?|dspark) \((?P<of_kind>\d{1,2})(?: (?:drafted |draft )?tokens?\b|\))"
     r"|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?)(?: tokens?\b|(?=\s*(?:$|[|,;:)\n])))",
     re.I,
 )
@@ -74,7 +75,10 @@ def stated(words: str, gamma: int | None = None) -> GivenFacts:
 
     The length of drafts that end early is the mean of their lengths.
     """
-    lengths = {int(one["length"] or one["of_mtp"] or one["before"]) for one in _LENGTH.finditer(words)}
+    lengths = {
+        int(one["length"] or one["of_mtp"] or one["of_kind"] or one["before"])
+        for one in _LENGTH.finditer(words)
+    }
     length = lengths.pop() if len(lengths) == 1 and not stops_early(words) else None
     drafted: float | None = gamma if length is None else length
     mean_lengths = {float(one["mean"] or one["mean_behind"]) for one in _DRAFTED.finditer(words)}

@@ -57,10 +57,12 @@ class StepsOfText(NamedTuple):
     """The steps in a text.
 
     - note: the source of the steps' acceptance; empty if the text states it.
+    - assumes_context: whether the context is assumed, because the text does not state it.
     """
 
     timings: list[Timing]
     note: str
+    assumes_context: bool
 
 
 Gained = Callable[[Timing], ExpectedGain | None]
@@ -152,18 +154,21 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfTe
     """
     lacking = _missing(pasted, facts)
     notes = []
+    assumes_context = False
     if "input" in lacking.keys:
         probed = {key: getattr(PROBE, key) for key in lacking.keys}
         steps = read_pasted(pasted.where, pasted.text, replace(facts, **probed))
         if max(step.batch for step in steps) <= FEW_SEQUENCES:
             facts = replace(facts, input=USUAL_CONTEXT)
+            assumes_context = True
             notes.append(f"the context is not in the text; assumed: {USUAL_CONTEXT:.0f} tokens (--context N)")
             lacking = _missing(pasted, facts)
     if others := [key for key in lacking.keys if key != "accepted"]:
         meaning = OF_EARLY_STOPS if "gamma" in others and stops_early(pasted.text) else ""
         raise MissingFact(lacking.where, *others, meaning=meaning)
     if not lacking.keys:
-        return StepsOfText(read_pasted(pasted.where, pasted.text, facts), "; ".join(notes))
+        steps = read_pasted(pasted.where, pasted.text, facts)
+        return StepsOfText(steps, "; ".join(notes), assumes_context)
     steps = []
     origins = []
     for per_token in read_pasted(pasted.where, pasted.text, replace(facts, accepted=1.0)):
@@ -178,7 +183,7 @@ def steps_of(pasted: PastedText, facts: GivenFacts, gained: Gained) -> StepsOfTe
         steps.append(per_token.replace(seconds=per_token.seconds * tokens, tokens_per_iteration=tokens))
     taken = "; ".join(dict.fromkeys(origins))
     notes.append(f"acceptance is not in the text; taken: {taken}")
-    return StepsOfText(steps, "; ".join(notes))
+    return StepsOfText(steps, "; ".join(notes), assumes_context)
 
 
 def check_stated(pasted: PastedText, facts: GivenFacts) -> None:

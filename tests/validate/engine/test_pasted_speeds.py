@@ -318,6 +318,10 @@ def test_the_first_token_of_a_lone_request_is_no_load(monkeypatch, capsys) -> No
     _, out = pasted(monkeypatch, capsys, sample("lm_studio"), "--from", "-")
     assert "the first token takes 237 ms, a prompt alone" in out
     assert "the load is off" not in out
+    line = "34.21 tok/sec • 612 tokens • 0.83s to first token • Stop reason: EOS Token Found"
+    _, assumed = pasted(monkeypatch, capsys, line, "--from", "-")
+    assert "the context is not in the text; assumed: 1024 tokens" in assumed
+    assert "a prompt alone" not in assumed
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from perfmodel.validate.engine.drafting_words import stated
 from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.pastes.two_speeds import TwoSpeeds
 from perfmodel.validate.engine.timing import GivenFacts
@@ -64,7 +65,13 @@ def test_each_end_of_a_sentence_after_a_speed(end: str) -> None:
     assert kinds(text.format(end)) == [0, 3]
 
 
-@pytest.mark.parametrize("unit", ["tok/s", "toks/s", "token/s", "tokens/s", "t/s", "T/s", "tok/sec"])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *("tok/s", "toks/s", "token/s", "tokens/s", "t/s", "T/s", "tok/sec", "tokens/second"),
+        *("tokens per second", "tps", "TPS"),
+    ],
+)
 def test_each_unit_of_a_speed(unit: str) -> None:
     assert kinds(f"MTP: 52 {unit}, without: 33 {unit}") == [3, 0]
 
@@ -82,3 +89,22 @@ def test_words_after_an_unknown_speed_give_its_kind() -> None:
 
 def test_words_before_an_unknown_speed_in_its_sentence_give_its_kind() -> None:
     assert kinds("Qwen 21 tok/s with MTP. Without it I get 34 tok/s") == [3, 0]
+
+
+def test_two_speeds_with_one_unit_are_read_in_a_sentence() -> None:
+    assert kinds("went from 248 → 371 tps on one H200 w/ EAGLE3, bs=1. Spec decode is free lunch") == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "length"),
+    [
+        ("MTP (1 token)", 1),
+        ("MTP (2)", 2),
+        ("EAGLE3 (4 draft tokens)", 4),
+        ("MTP (83% accepted)", None),
+        ("MTP (27B)", None),
+        ("MTP (1 token) and MTP (2 tokens)", None),
+    ],
+)
+def test_the_draft_length_behind_the_kind_of_draft_is_read(words: str, length: int | None) -> None:
+    assert stated(f"{words}: 152 tok/s, without: 104 tok/s").gamma == length

@@ -10,6 +10,8 @@ from perfmodel.errors import refuse
 from perfmodel.validate.engine.text import floats, is_count
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 
+RATE_UNIT = r"(?:(?:tokens?|toks?|t)(?:/s(?:ec(?:ond)?)?| per second)|tps)\b"
+"""The unit of a speed in a sentence."""
 _RULE = re.compile(r"^[\s|:=+-]+$")
 RATE_HEADING = re.compile(
     r"(?:\b(?:tokens?|toks?|t)/s(?:ec)?\b|\btokens per second\b|(?<![a-z])tps\b)", re.IGNORECASE

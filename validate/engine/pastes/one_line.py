@@ -8,7 +8,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.drafting_words import is_drafting, stated, states_acceptance
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.load_words import load
-from perfmodel.validate.engine.pastes.base import TextForm, number
+from perfmodel.validate.engine.pastes.base import RATE_UNIT, TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -32,16 +32,15 @@ _TABBY = re.compile(
 print cached and new tokens.
 """
 _LLAMA_CLI = re.compile(r"\[ Prompt: [\d.]+ t/s \| Generation: (?P<rate>[\d.]+) t/s \]")
-_UNIT = r"(?:tokens?|tok|t)(?:/s(?:ec)?| per second)"
 _NAME = r"(?:generation|decode|decoding|output|gen|tg)(?: speed| throughput)?\s*[:=]?\s*"
-_ALONE = re.compile(rf"^\s*(?:{_NAME})?(?P<rate>[\d.]+)\s*{_UNIT}(?:,?\s+(?:at|@)\s*[^\n|;]*)?\s*$", re.I)
+_ALONE = re.compile(rf"^\s*(?:{_NAME})?(?P<rate>[\d.]+)\s*{RATE_UNIT}(?:,?\s+(?:at|@)\s*[^\n|;]*)?\s*$", re.I)
 """A text with only a speed and its name, and the load if it is stated."""
 _TIMED = re.compile(
-    rf"\b(?P<tokens>\d+) tokens? in [\d.]+ ?s(?:ec(?:onds)?)?\b,?\W{{0,3}}(?P<rate>[\d.]+) ?{_UNIT}", re.I
+    rf"\b(?P<tokens>\d+) tokens? in [\d.]+ ?s(?:ec(?:onds)?)?\b,?\W{{0,3}}(?P<rate>[\d.]+) ?{RATE_UNIT}", re.I
 )
 """A line with tokens, their time and their speed, as servers on MLX log it."""
 _WEBUI = re.compile(
-    rf"Output generated in [\d.]+ seconds \((?P<rate>[\d.]+) {_UNIT}, (?P<tokens>\d+) tokens, "
+    rf"Output generated in [\d.]+ seconds \((?P<rate>[\d.]+) {RATE_UNIT}, (?P<tokens>\d+) tokens, "
     r"context (?P<prompt>\d+)"
 )
 """A line of text-generation-webui. Its context is the length of the prompt."""

@@ -11,7 +11,7 @@ from perfmodel.errors import InputError, refuse
 from perfmodel.validate.engine.drafting_words import is_drafting, stated
 from perfmodel.validate.engine.formats.fields import step
 from perfmodel.validate.engine.load_words import load
-from perfmodel.validate.engine.pastes.base import PROMPT_WORD, TextForm, number
+from perfmodel.validate.engine.pastes.base import PROMPT_WORD, RATE_UNIT, TextForm, number
 from perfmodel.validate.engine.timing import (
     NOT_SPECULATED,
     GivenFacts,
@@ -28,11 +28,11 @@ sentences. A longer text is a log or a page, and its speeds can belong to other 
 """
 _SPEED = re.compile(
     r"(?P<words>.*?)(?<![\w.])(?P<value>\d+(?:\.\d+)?)\s*"
-    r"(?:(?:tokens?|toks?|t)/s(?:ec)?\b|(?P<ms>ms\b)(?P<token>\s*(?:/\s*|per )tok(?:en)?\b)?)",
+    rf"(?:{RATE_UNIT}|(?P<ms>ms\b)(?P<token>\s*(?:/\s*|per )tok(?:en)?\b)?)",
     re.S | re.I,
 )
 """A speed, or milliseconds, with the words before it: ``without MTP 9.6 ms per token``."""
-_RATE = r"\d+(?:\.\d+)?\s*(?:tokens?|toks?|t)/s"
+_RATE = rf"\d+(?:\.\d+)?\s*{RATE_UNIT}"
 _WITHOUT_UNIT = re.compile(
     rf"(?<![\w.])\d+(?:\.\d+)?(?=\s*(?:[-=]+>|→)\s*{_RATE})|(?<=\bfrom )\d+(?:\.\d+)?(?= to {_RATE})", re.I
 )
