@@ -6,6 +6,7 @@ from perfmodel.validate.engine.drafting_words import stated
 from perfmodel.validate.engine.formats import read_pasted
 from perfmodel.validate.engine.pastes.two_speeds import TwoSpeeds
 from perfmodel.validate.engine.timing import GivenFacts
+from tests.refusals import refused
 
 GIVEN = GivenFacts(input=500, gamma=3, accepted=2.0)
 
@@ -108,3 +109,19 @@ def test_two_speeds_with_one_unit_are_read_in_a_sentence() -> None:
 )
 def test_the_draft_length_behind_the_kind_of_draft_is_read(words: str, length: int | None) -> None:
     assert stated(f"{words}: 152 tok/s, without: 104 tok/s").gamma == length
+
+
+def test_three_speeds_of_which_some_are_unknown_are_no_comparison() -> None:
+    assert kinds("MTP: 52 tok/s; slower: 33 tok/s; 45 tok/s") == []
+
+
+@pytest.mark.parametrize("name", ["ITL", "inter-token latency", "Inter token latency"])
+def test_a_gap_between_outputs_is_no_time_per_token(name: str) -> None:
+    text = f"{name} is 14 ms without MTP, 20 ms with it"
+    refused("-: ITL: state the TPOT", read_pasted, "-", text, GIVEN)
+    assert kinds(f"{text} (TPOT, I mean)") == [0, 3]
+
+
+def test_a_speed_of_nothing_is_refused() -> None:
+    text = "MTP 3: 0 tok/s, without: 33 tok/s"
+    refused("-: tokens per second: must be above 0", read_pasted, "-", text, GIVEN)
