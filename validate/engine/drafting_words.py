@@ -24,7 +24,7 @@ _LENGTH = re.compile(
     r"\b(?:num_speculative_tokens|speculative[-_]num[-_]steps|(?<!speculative[-_])num[-_]draft[-_]tokens"
     r"|(?:spec-)?draft-n-max|draft-max|n[-_]max|gamma|n|k)\W{1,3}(?P<length>\d{1,2})"
     r"\b(?!\.\d)|\b(?:mtp|nextn)[=(](?P<of_mtp>\d{1,2})\b(?!\.\d)"
-    r"|\b(?:mtp|nextn|eagle-?[23]?|dflash2?|dspark) \((?P<of_kind>\d{1,2})(?: (?:drafted |draft )?tokens?\b|\))"
+    r"|\b(?:mtp|nextn|eagle-?[23]?|dflash2?|dspark) \((?P<of_kind>\d{1,2})(?: (?:draft(?:ed)? )?tokens?|\))"
     r"|(?<![\d/.])(?P<before>\d{1,2}) (?:speculative|draft(?:ed)?)(?: tokens?\b|(?=\s*(?:$|[|,;:)\n])))",
     re.I,
 )

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from perfmodel.answers.text import seconds
 from perfmodel.validate.engine.expectation import Expectation, usual_text
 from perfmodel.validate.engine.pace import Pace
+from perfmodel.validate.engine.prefix_hits import prefix_hits
 from perfmodel.validate.engine.signs import Half, Sign, signs_in
 from perfmodel.validate.engine.unlike_predicted import unlike_predicted
 from perfmodel.validate.engine.where_to_look import unseen
@@ -119,7 +120,8 @@ def health(pace: Pace, expectation: Expectation, text: str) -> Health:
         _verdict_line(half, pace, measured),
         *_rejection_lines(expectation),
         *_time_lines(measured, slow),
-        *_cause_lines(half, pace, measured, signs, _possible(expectation)),
+        *_waiting_lines(half, pace),
+        *_cause_lines(half, _load_in_words(pace, measured, text), signs, _possible(expectation)),
     ]
     return Health(half, tuple(lines))
 
@@ -199,9 +201,16 @@ def _possible(expectation: Expectation) -> str:
     return f"a draft launched by the host, {words}" if answer.query.gamma else words
 
 
-def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], possible: str) -> Iterator[str]:
+def _waiting_lines(half: Half, pace: Pace) -> Iterator[str]:
+    """A line about waiting requests if the running ones are as fast as predicted."""
+    if half is Half.NONE and pace.waiting >= 1:
+        yield f"{pace.waiting:.0f} requests wait: this server takes no more of them at once"
+
+
+def _cause_lines(half: Half, load: Sequence[str], signs: Sequence[Sign], possible: str) -> Iterator[str]:
     """Lines about the causes that the log shows, and about the possible causes that it does not show.
 
+    - load: what the load shows, in words.
     - possible: the possible causes that the log does not show, in words.
     """
     named = [sign.meaning for sign in signs if sign.half is not Half.ACCEPTANCE]
@@ -209,8 +218,8 @@ def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], po
     if half is Half.ACCEPTANCE and rejecting:
         yield f"seen in the log: {'; '.join(rejecting)}"
     if half in (Half.STEP, Half.LOAD):
-        load = _load_in_words(pace, m.prompt_share) if half is Half.LOAD else []
-        yield f"seen in the log: {'; '.join(named + load) or 'nothing that explains it'}"
+        seen = [*named, *load] if half is Half.LOAD else named
+        yield f"seen in the log: {'; '.join(seen) or 'nothing that explains it'}"
     if half is Half.STEP and not named:
         yield f"not seen, but possible: {possible}"
     if half is Half.OPEN:
@@ -220,17 +229,16 @@ def _cause_lines(half: Half, pace: Pace, m: _Measured, signs: Sequence[Sign], po
         )
 
 
-def _load_in_words(pace: Pace, share: float) -> list[str]:
-    """The number of waiting requests, and the load by prompts, in words.
-
-    - share: the share of the time that prompts take.
-    """
+def _load_in_words(pace: Pace, m: _Measured, text: str) -> list[str]:
+    """The number of waiting requests, the load by prompts, and the hits of the prefix cache, in words."""
     words = []
     if pace.waiting:
         words.append(f"{pace.waiting:.0f} requests wait")
-    if share >= LEAST_SHARE:
+    if m.prompt_share >= LEAST_SHARE:
         words.append(
-            f"{pace.prompt_tokens_per_s:.0f} prompt tokens per second take {share:.0%} of the time: smaller "
-            "chunks of prompts, or another server for them"
+            f"{pace.prompt_tokens_per_s:.0f} prompt tokens per second take {m.prompt_share:.0%} of the time: "
+            "smaller chunks of prompts, or another server for them"
         )
+        if (hits := prefix_hits("", text)) is not None:
+            words.append(f"{hits:.0%} of the prompt tokens were in the prefix cache")
     return words

@@ -67,7 +67,9 @@ class LoggedConfig:
         """
         if self.tp is not None and self.tp != query.tp:
             yield f"the log has {self.tp} tensor-parallel devices, and {query.tp} was asked: --tp {self.tp}"
-        if self.weights is not None and not weights.startswith(self.weights) and query.weights is None:
+        of_parts = [part.rpartition("=")[2] for part in weights.split(",")]
+        is_assumed = any(part.startswith(self.weights or "") for part in of_parts)
+        if self.weights is not None and not is_assumed and query.weights is None:
             yield f"the log has {self.weights} weights, and {weights} are assumed: --weights {self.weights}"
         if self.cache is not None and query.kv_dtype is None:
             yield f"the log has a KV cache in {self.cache}, and none was asked: --kv-dtype {self.cache}"

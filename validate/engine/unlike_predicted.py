@@ -106,7 +106,7 @@ def _other_flash_version(text: str, predicted: WhatIf) -> Iterator[Sign]:
         return
     backend = f"{_FLASH}{printed[1]}"
     if backend != expected:
-        yield _runs_on(backend, expected, _FLASH_VERSION)
+        yield _runs_on(backend, expected, "--attention-backend", _FLASH_VERSION)
 
 
 def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
@@ -119,9 +119,11 @@ def _other_backend(text: str, predicted: WhatIf) -> Iterator[Sign]:
     if expected is None or attention is None:
         return
     known = [*(of_engine.word for of_engine in attention.backends.values()), *_FALLBACKS]
-    expected_word = attention.backends[expected].word or expected
+    predicted_backend = attention.backends[expected]
+    expected_word = predicted_backend.word or expected
     if any(backend in known for backend in backends) and expected_word not in backends:
-        yield _runs_on(backends[0], expected_word, _BACKEND)
+        switch = predicted_backend.environment or "--attention-backend"
+        yield _runs_on(backends[0], expected_word, switch, _BACKEND)
 
 
 def _printed_backends(text: str) -> Sequence[str]:
@@ -132,6 +134,10 @@ def _printed_backends(text: str) -> Sequence[str]:
     return () if printed is None else [word for word in printed.groups() if word]
 
 
-def _runs_on(backend: str, expected: str, pattern: re.Pattern[str]) -> Sign:
-    meaning = f"attention runs on {backend}, and {expected} was predicted (--attention-backend)"
+def _runs_on(backend: str, expected: str, switch: str, pattern: re.Pattern[str]) -> Sign:
+    """The sign that attention runs on another backend.
+
+    - switch: the flag or variable that selects the predicted one.
+    """
+    meaning = f"attention runs on {backend}, and {expected} was predicted ({switch})"
     return Sign(pattern, Half.STEP, meaning)

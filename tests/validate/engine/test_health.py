@@ -60,6 +60,13 @@ def test_requests_that_wait_make_it_the_load(tmp_path, capsys) -> None:
     assert "20 requests wait" in out
 
 
+def test_requests_that_wait_at_a_healthy_server_are_named(tmp_path, capsys) -> None:
+    status, out = watched(tmp_path, capsys, vllm_log(predicted_tokens_per_s(), waiting=20))
+    assert status == 0
+    assert "health: healthy" in out
+    assert "20 requests wait: this server takes no more of them at once" in out
+
+
 def with_prompts(log: str, share: float) -> str:
     """The log with so many prompt tokens that the target and the draft need this share of the time."""
     query = Query("qwen3-32b", "h100", batch=8, context=4096, gamma=3, tp=2, draft="eagle3")
@@ -74,6 +81,7 @@ def test_prompts_are_named_from_a_twentieth_of_the_time_on(
     log = vllm_log(predicted_tokens_per_s() / 4, waiting=20)
     _, out = watched(tmp_path, capsys, with_prompts(log, share))
     assert ("prompt tokens per second take" in out) is named
+    assert ("0% of the prompt tokens were in the prefix cache" in out) is named
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.cli import run
+from tests.validate.engine.health_logs import plain_log
 
 LLAMA = {"weights": "q4_k_m", "engine": "llamacpp"}
 ON_HOST = "load_tensors: offloaded 48/65 layers to GPU\n"
@@ -106,3 +107,17 @@ def test_a_page_of_sglang_without_drafts_is_compared_with_the_baseline(tmp_path,
     assert "health: healthy" in out
     _, drafting = watched(tmp_path, capsys, sglang_page(48 / step_s, accept_length=2.5), ask)
     assert "--draft: must be given" in drafting
+
+
+def test_the_variable_that_selects_the_predicted_backend_is_named(tmp_path, capsys) -> None:
+    log = "INFO Using Triton Attention backend on V1 engine.\n" + plain_log(100.0)
+    _, out = watched(tmp_path, capsys, log, "--model qwen3-32b --hardware mi300x --engine vllm")
+    assert "runs on TRITON_ATTN, and ROCM_AITER_FA was predicted (VLLM_ROCM_USE_AITER=1)" in out
+
+
+def test_the_format_of_some_parts_is_no_difference(tmp_path, capsys) -> None:
+    """The experts of gpt-oss are in MXFP4, and the log names only this format."""
+    log = "Initializing a V1 LLM engine (v0.20.1) with config: quantization={}\n" + plain_log(400.0)
+    ask = "--model gpt-oss-120b --hardware h100 --tp 1"
+    assert "warning: the log has" not in watched(tmp_path, capsys, log.format("mxfp4"), ask)[1]
+    assert "warning: the log has fp8 weights" in watched(tmp_path, capsys, log.format("fp8"), ask)[1]
