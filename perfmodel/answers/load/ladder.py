@@ -42,8 +42,8 @@ SHARES = (0.02, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.94, 0.97, 1
 CAPPED = (*SHARES, 1.2, 1.5)
 """Rungs of an open loop with a limit on requests at once. At the last rung, the limit is always reached."""
 CLIENTS = tuple(sorted({round(2 ** (half / 2)) for half in range(48)}))
-"""Rungs of a closed loop. In a steady state, the number of seats is a rung too, because one more client has to
-wait.
+"""Rungs of a closed loop. In a steady state, the number of seats is a rung too, because one more client
+has to wait.
 """
 BELOW = 2
 """The times at a rung are raised to those of this many rungs below it. In open loops, a lower rung hardly
