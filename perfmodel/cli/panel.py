@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from perfmodel.answers.point.calibrated import Calibrated
-from perfmodel.answers.point.verdict import CELLS, SENTENCES
+from perfmodel.answers.point.verdict import CELLS, NOT_ONE_FITS, SENTENCES
 from perfmodel.answers.point.whatif_answer import Admitted, Move, WhatIf
 from perfmodel.answers.question import Query
 from perfmodel.answers.text import (
@@ -34,6 +34,10 @@ COLOURS = {
     "does_not_fit": "red",
 }
 """Colour of each verdict; an undecided verdict is yellow."""
+NO_LINE = (
+    "no command line, because not one sequence fits; if the host has memory of its own, ask with some layers "
+    "(--gpu-layers N) or experts (--cpu-moe N) there, and with --host-bandwidth GB/S"
+)
 COLUMNS = (
     "batch",
     "context",
@@ -77,7 +81,11 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     shortages = a.memory.shortage(float(a.query.batch))  # the verdict and the memory already say these
     warn(note for note in a.warnings if note not in shortages)
     engine = serving_engines().get(a.calibration.stack)
-    if engine is not None and engine.conversion == "gguf" and a.gamma_optimal is not None:
+    if engine is None or engine.conversion != "gguf":
+        return
+    if a.reason.startswith(NOT_ONE_FITS):
+        say(NO_LINE)
+    elif a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import line_of_file
 
         if (command := line_of_file(replace(query, draft=a.query.draft), a.gamma_optimal)) is not None:

@@ -112,6 +112,9 @@ def verdicts(
     return np.where(fits, word, "does_not_fit")
 
 
+NOT_ONE_FITS = "not one sequence fits"
+
+
 def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict, margin_bytes: float = 0.0) -> str:
     """A text with the largest batch that fits in memory, and the verdict for a larger memory, such as ``at
     most batch 6 fits (with more memory it would pay off)``.
@@ -124,5 +127,5 @@ def does_not_fit(room: Memory[float], gamma: int, otherwise: Verdict, margin_byt
             "engine leaves free are used, as with -ngl 999"
         )
         return f"{fits} (then it {_WOULD[otherwise]})" if gamma else fits
-    fits = f"at most batch {room.max_batch} fits" if room.max_batch else "not one sequence fits"
+    fits = f"at most batch {room.max_batch} fits" if room.max_batch else NOT_ONE_FITS
     return f"{fits} (with more memory it {_WOULD[otherwise]})" if gamma else fits
