@@ -5,11 +5,10 @@ import json
 import pytest
 
 from perfmodel.validate.engine.formats import read_pasted
-from perfmodel.validate.engine.pastes import form_of
 from perfmodel.validate.engine.pastes.lm_studio import LmStudio
 from perfmodel.validate.engine.timing import GivenFacts, Timing
 from tests.refusals import refused
-from tests.validate.engine.pasting import sample
+from tests.validate.engine.pasting import pasted, sample
 
 CLI = "[ Prompt: 407.7 t/s | Generation: 40.0 t/s ]"
 KOBOLD, TABBY, _ = sample("one_line").splitlines()
@@ -59,6 +58,8 @@ def test_each_answer_of_lm_studio_has_a_draft_and_a_first_token_of_its_own() -> 
     assert (alone.gamma, alone.ttft_s) == (0, 0.5)
     assert (drafting.gamma, drafting.tokens_per_iteration) == (4, 3.0)
     assert (printed.context, printed.ttft_s) == (26 + 129 / 2, 0.237)
+    (shorter,) = read(f"{SHOWN} • Accepted 60/120 draft tokens", input=10, gamma=1)
+    assert (shorter.gamma, shorter.tokens_per_iteration) == (1, 2.0), "at most the draft and one token"
 
 
 def test_an_answer_of_lm_studio_without_counts_has_the_draft_that_the_user_states() -> None:
@@ -70,7 +71,7 @@ def test_an_answer_of_lm_studio_without_counts_has_the_draft_that_the_user_state
 
 
 def test_a_file_in_json_is_no_text_of_lm_studio() -> None:
-    assert not LmStudio().has(json.dumps({"stats": SHOWN}))
+    assert not LmStudio().has(json.dumps({"stats": SHOWN}, ensure_ascii=False))
 
 
 @pytest.mark.parametrize("separator", [" ", ", ", " , "])
@@ -137,4 +138,11 @@ def test_an_accepted_share_in_a_line_of_a_load_is_of_the_stated_draft_length() -
     text = "concurrency=1: TPOT 10 ms, acceptance 50 %\nconcurrency=8: TPOT 20 ms, acceptance 75 %\n"
     steps = [(one.gamma, one.tokens_per_iteration) for one in read(text, input=500, gamma=2)]
     assert steps == [(2, 2.0), (2, 2.5)]
-    assert form_of(text).counts_drafts is False
+
+
+@pytest.mark.parametrize("text", [CLI, "concurrency=1: TPOT 10 ms\nconcurrency=8: TPOT 20 ms"])
+def test_a_draft_beside_a_text_that_counts_none_is_asked_for(text: str, monkeypatch, capsys) -> None:
+    """The text cannot show that no draft ran, so it is not taken for decoding without one."""
+    _, out = pasted(monkeypatch, capsys, text, "--draft", "mtp", "--from", "-,input=500,gamma=2")
+    assert "counts no draft" not in out
+    assert "K=2" in out
