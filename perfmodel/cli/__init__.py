@@ -150,7 +150,7 @@ def run(arguments: Sequence[str]) -> int:
         print(help)
         return 0
     except (InputError, click.UsageError) as error:
-        return _refused(_about_a_flag(error, arguments) or _sentence(error))
+        return _refused(_as_given(_about_a_flag(error, arguments) or _sentence(error), arguments))
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in EXTRA_OF:
@@ -193,6 +193,18 @@ def _about_a_flag(error: InputError | click.UsageError, arguments: Sequence[str]
             if has_one_dash and len(word) > 2 and (instead := instead_of(word)):
                 return _foreign(word, instead)
     return ""
+
+
+def _as_given(sentence: str, arguments: Sequence[str]) -> str:
+    """A line about a flag, with the long name that was given, such as ``--pass`` for ``--stage``."""
+    flag, colon, rest = sentence.partition(":")
+    given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
+    if not colon or flag in given:
+        return sentence
+    for param in _command_of(arguments).params:
+        if flag in param.opts and (other := given.intersection(param.opts)):
+            return f"{min(other)}{colon}{rest}"
+    return sentence
 
 
 def _foreign(flag: str, instead: str) -> str:

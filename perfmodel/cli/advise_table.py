@@ -38,7 +38,7 @@ def print_table(a: Advice, verbose: bool) -> None:
         )
     if (grouped := next((p for _, p in rows if p.dp > 1), None)) is not None:
         degrees = typed(grouped.tp // grouped.dp, grouped.dp, grouped.ep).strip(" ()")
-        say(f"In these arguments, {degrees}: --tp counts all devices of a server.", "dim")
+        say(f"For this tool, {degrees}: --tp counts all devices of a server.", "dim")
 
 
 def _picks(a: Advice) -> list[tuple[str, Pick]]:

@@ -4,7 +4,7 @@ from perfmodel.answers.advice.advice import Advice
 from perfmodel.answers.advice.advise_query import READING_S, AdviseQuery
 from perfmodel.answers.advice.alternatives import batch_text
 from perfmodel.answers.advice.draft_lengths import MAX_BATCHES
-from perfmodel.answers.advice.likely import named_to_measure
+from perfmodel.answers.advice.likely import draft_to_measure, named_to_measure
 from perfmodel.answers.advice.nearest import Nearest
 from perfmodel.answers.advice.on_off import OnOff
 from perfmodel.answers.advice.picks import Pick
@@ -57,7 +57,7 @@ def _headline(a: Advice, p: Pick) -> str:
     sure = interval_text(interval)
     if not p.gamma:
         choice = f": the baseline, {batch_text(p.batch, p.replicas)}"
-        return choice if a.option is None else f"{choice}; with {point_text(a.option)} {gain:.2f}x{sure}"
+        return choice if a.option is None else f"{choice}; with {point_text(a.option)}: {gain:.2f}x{sure}"
     over = "" if gain is None else f", {gain:.2f} times the best baseline{sure}"
     return f": {point_text(p)}{over}"
 
@@ -216,7 +216,9 @@ def searched(a: Advice) -> str:
     if q.has_load:
         tried = f"{_counted(a.candidates, 'pair')} of layout and draft"
         return f"tried: {tried}, gamma up to {q.max_gamma}{accepted}{made}"
-    tried = f"tried: {a.candidates:,} points, {_counted(layouts, 'layout')}, {_batches(q)}, gamma up to"
+    tried = (
+        f"tried: {_counted(a.candidates, 'point')}, {_counted(layouts, 'layout')}, {_batches(q)}, gamma up to"
+    )
     share = "" if q.memory_fraction is None else f", {q.memory_fraction:.0%} of the memory"
     return f"{tried} {q.max_gamma}{share}{accepted}{made}"
 
@@ -231,17 +233,19 @@ def _batches(q: AdviseQuery) -> str:
 
 
 def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' * (number != 1)}"
+    return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
 def measure_text(a: Advice) -> str:
     """A sentence with the command that measures the preferred draft, and the server counters that it reads.
     The result is empty if no draft should be measured.
     """
+    sure = draft_to_measure(a.query, a.likely)
     named = named_to_measure(a.query, a.unmeasured)
     if not a.likely and named is None:
         return ""
-    command = a.likely[0].measure if a.likely else how_to_measure(a.query.model, named.draft if named else "")
+    draft = (sure or named or a.likely[0]).draft
+    command = how_to_measure(a.query.model, draft)
     engine = serving_engines().get(a.calibration.stack.partition(" ")[0]) if a.calibration else None
     counters = "/metrics of a server with the draft"
     if engine is not None and engine.title not in COUNTERS_READ:
@@ -250,7 +254,8 @@ def measure_text(a: Advice) -> str:
             f"the counters of {', '.join(others)} or {last} with the same draft; those of {engine.title} are "
             "not read"
         )
-    return f"Measure it (metrics.txt: {counters}): {command}"
+    again = "ask again with --acceptance acceptance.json"
+    return f"Measure {draft} (metrics.txt: {counters}) and {again}: {command}"
 
 
 def slow_text(a: Advice) -> str | None:

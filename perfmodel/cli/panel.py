@@ -88,7 +88,8 @@ def single(a: WhatIf, query: Query, verbose: bool) -> None:
     elif a.gamma_optimal is not None:
         from perfmodel.answers.advice.engine_lines import line_of_file
 
-        if (command := line_of_file(replace(query, draft=a.query.draft), a.gamma_optimal)) is not None:
+        tokens = 0 if query.gamma == 0 else a.gamma_optimal
+        if (command := line_of_file(replace(query, draft=a.query.draft), tokens)) is not None:
             say_command(*command)
 
 

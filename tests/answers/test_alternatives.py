@@ -91,7 +91,7 @@ def test_a_switch_is_told_with_its_gain_over_the_choice_and_a_line() -> None:
     assert named.text.startswith("With --attention-backend flashinfer: TP 1, eagle3, ")
     assert f"{gain:.2f} times the choice (known defect: FlashInfer" in named.text
     head = answer.headline()
-    assert head.startswith("Too close to call with the default attention backend: ")
+    assert head.startswith("Too close to call with the default attention backend (flash-attn2): ")
     (change,) = [each for each in answer.better_changes if "backend" in each.flags]
     low, high = change.gain_interval
     turned = (

@@ -74,6 +74,12 @@ def test_a_flag_without_its_value_names_what_may_follow(command: str, says: str,
     assert capsys.readouterr().err.startswith(f"error: {says}")
 
 
+@pytest.mark.parametrize("flag", ["--pass", "--stage"])
+def test_a_wrong_value_is_refused_under_the_flag_that_was_given(flag: str, capsys) -> None:
+    assert cli.run(("ops", *f"-m llama-3.1-8b --hardware h100 -b 1 -c 1k {flag} decode".split())) == 2
+    assert capsys.readouterr().err.startswith(f"error: {flag}: no stage named 'decode'")
+
+
 def test_an_option_without_graphs_is_answered_with_what_to_do(capsys) -> None:
     for option in ("--enforce-eager", "--disable-cuda-graph"):
         assert cli.run(["whatif", option]) == 2

@@ -216,6 +216,13 @@ def test_the_line_to_measure_a_named_draft_says_from_where_it_pays(capsys) -> No
     )
 
 
+def test_the_line_of_a_baseline_has_no_draft(capsys: pytest.CaptureFixture[str]) -> None:
+    question = "-m qwen3-32b --weights q4_k_m --hardware rtx-4090 -b 1 -c 4k -g 0"
+    last = run(capsys, "whatif", *question.split()).splitlines()[-1]
+    assert last.startswith("llama-server -m ")
+    assert "--spec" not in last
+
+
 def test_a_version_of_an_engine_with_constants_for_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     flags = "--model llama-3.1-8b --weights 4bit --hardware m1-pro --batch 1 --context 300 --alpha 0.6"
     assert cli.run(shlex.split(f"whatif {flags} --engine mlx@0.31.2 --draft llama-3.2-1b --gamma 2")) == 0
@@ -235,7 +242,7 @@ SERVED = "--model deepseek-r1 --hardware 8xh200 --clients 32 --input-len 2k --ou
 def test_a_printed_layout_can_be_asked_for(capsys) -> None:
     """The table names a group's devices, as engines do, and says once that `--tp` counts all of a server."""
     printed = run(capsys, "advise", *shlex.split(SERVED))
-    said = re.search(r"In these arguments, (TP \d+ )?DP \d+( EP \d+)? is (.*): --tp counts all", printed)
+    said = re.search(r"For this tool, (TP \d+ )?DP \d+( EP \d+)? is (.*): --tp counts all", printed)
     again = run(capsys, "advise", *shlex.split(SERVED), *said[3].split())
     assert re.search(rf"chosen +{said[1] or ''}DP", again)
 

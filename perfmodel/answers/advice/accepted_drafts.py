@@ -7,11 +7,11 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.rates_by_draft import draft_and_method, key_of, rates_by_key
 from perfmodel.answers.advice.searched_drafts import method_of, rows_of, searched_drafts
 from perfmodel.answers.question import Named, check_head, given_rate, measured_acceptance, parse_rate
-from perfmodel.drafts import make_draft
+from perfmodel.drafts import make_draft, names
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import about_file
 from perfmodel.kv import KVMethod
-from perfmodel.specs import AcceptanceRow, UnknownAcceptance
+from perfmodel.specs import AcceptanceRow, ModelSpec, UnknownAcceptance, load_model
 from perfmodel.specs.acceptance.acceptance_file import read_acceptance
 from perfmodel.speculation import Acceptance
 
@@ -55,9 +55,25 @@ def accepted_drafts(query: AdviseQuery, named: Named) -> tuple[list[KnownDraft],
 
 
 def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
-    """The drafts whose acceptance is unknown, each with its KV method. The search skips these drafts."""
-    _, unknown = accepted_drafts(query, Named.of(query))
-    return tuple((draft.name, draft.kv) for draft in unknown)
+    """The drafts whose acceptance is unknown, each with its KV method. The search skips these drafts. Unless
+    the question names its drafts, models of other makers are left out: they have the vocabulary size of the
+    target, but hardly its vocabulary.
+    """
+    named = Named.of(query)
+    _, unknown = accepted_drafts(query, named)
+    maker = _maker(named.target)
+    return tuple(
+        (draft.name, draft.kv)
+        for draft in unknown
+        if query.draft is not None
+        or draft.name in ("eagle3", *names())
+        or _maker(load_model(draft.name)) == maker
+    )
+
+
+def _maker(model: ModelSpec) -> str:
+    """The organisation in the Hugging Face id of a model; empty without an id."""
+    return (model.hf_id or "").partition("/")[0]
 
 
 def _check_rows(query: AdviseQuery, named: Named, rows: Sequence[AcceptanceRow] | None) -> None:

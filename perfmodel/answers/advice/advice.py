@@ -94,6 +94,7 @@ class Advice(Answer):
     - run_first: a sentence that says which server to start first, and why. The sentence is only given if
       there are several command lines and either no acceptance is known or nothing fits.
     - first_line: the command line of this server; None if it is that of `chosen`.
+    - attention_backend: the attention kernels of the choice; None if the engine has no choice of kernels.
     - traffic_command: under a load, the ``perfmodel traffic`` command that predicts one server of `chosen`
       with the same numbers.
     - pools: a comparison of separate servers for prefill and decoding with servers that do both. The
@@ -134,6 +135,7 @@ class Advice(Answer):
     first_line: str | None = None
     traffic_command: str | None = None
     calibration: Calibrated | None = None
+    attention_backend: str | None = None
     warnings: tuple[str, ...] = ()
     pools: PoolAdvice | None = None
     nearest: Nearest | None = None
@@ -200,11 +202,14 @@ class Advice(Answer):
 
     @property
     def sentence(self) -> str:
-        """The verdict in words. If another attention backend would be much better, the text says that the
-        verdict is for the default backend.
+        """The verdict in words. If another attention backend would be much better, the text names the default
+        backend, for which the verdict is.
         """
-        backend = any(change.flags.startswith("--attention-backend") for change in self.better_changes)
-        return SENTENCES[self.verdict] + (" with the default attention backend" if backend else "")
+        words = SENTENCES[self.verdict]
+        if any(change.flags.startswith("--attention-backend") for change in self.better_changes):
+            named = "" if self.attention_backend is None else f" ({self.attention_backend})"
+            words += f" with the default attention backend{named}"
+        return words
 
     @property
     def unmeasured_context(self) -> str:

@@ -14,6 +14,7 @@ from perfmodel.answers.advice.decision import Decision, decide
 from perfmodel.answers.advice.in_all import for_batch_in_all
 from perfmodel.answers.advice.infeasible import why_infeasible
 from perfmodel.answers.advice.instead import instead
+from perfmodel.answers.advice.likely import break_even_point, small_model
 from perfmodel.answers.advice.on_off import on_off, seats_of
 from perfmodel.answers.advice.one_server import line_of, remedies_of, serve, warnings_of
 from perfmodel.answers.advice.other_texts import other_texts
@@ -29,6 +30,7 @@ from perfmodel.answers.advice.shorter_draft import ShorterDraft, shorter_draft
 from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure, switch_to_measure
 from perfmodel.answers.advice.tree_drafts import tree_drafts
 from perfmodel.answers.point.calibrated import Calibrated
+from perfmodel.answers.point.remedies import used_backend
 from perfmodel.answers.point.whatif_answer import Remedy
 from perfmodel.answers.question import common_doubts
 from perfmodel.speculation import memory_of
@@ -85,6 +87,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
         serve=line,
         serve_option=line_to_try,
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
+        attention_backend=used_backend(chosen.candidate.scenario),
         warnings=warnings,
     )
     in_all = for_batch_in_all(search, chosen)
@@ -98,7 +101,7 @@ def _feasible(search: Search, decision: Decision) -> Advice:
     if decision.verdict == "unknown_acceptance" and (line_to_try or any(each.line for each in alternatives)):
         with_draft = None if tried is None or line_to_try is None else line_of(line_to_try, tried)
         plain = None if line is None else line_of(line, chosen)
-        first = run_first(query, changes, decision.likely, to_measure, plain, with_draft)
+        first = run_first(query, decision.likely, decision.would_pay, to_measure, plain, with_draft)
     return replace(
         choice,
         alternatives=alternatives,
@@ -121,7 +124,8 @@ def _feasible(search: Search, decision: Decision) -> Advice:
 def _remedies(search: Search, decision: Decision) -> tuple[Remedy, ...]:
     """The changes with which the best draft pays off, or with which a draft fits in memory."""
     query = search.query
-    if not decision.chosen.gamma and (switches := remedies_of(query, decision.rival)):
+    doubtful = not decision.chosen.gamma or decision.verdict == "too_close_to_call"
+    if doubtful and (switches := remedies_of(query, decision.rival)):
         return switches
     return room_for_draft(query, decision.chosen, search.searched)
 
@@ -133,13 +137,26 @@ def _alternatives(
     to_measure: SwitchToMeasure | None,
 ) -> Iterator[Alternative]:
     """Other layouts, a shorter draft and a switch that a reader may prefer to the choice."""
-    if to_measure is not None:
-        yield to_measure.alternative
+    if to_measure is not None and (measured := to_measure.alternative).line is not None:
+        yield measured
+    if (model := _small_model(query, decision)) is not None:
+        yield model
     yield from layouts_beside(query, decision)
     if shorter is not None:
         yield with_shorter_draft(shorter)
     if decision.rival is not None and (own := own_layer(query, decision.baseline)) is not None:
         yield own
+
+
+def _small_model(query: AdviseQuery, decision: Decision) -> Alternative | None:
+    """A small model of the target's maker as the draft to measure (`small_model`)."""
+    even = small_model(query, decision.would_pay)
+    point = None if even is None else break_even_point(query, decision.chosen, even)
+    if even is None or point is None:
+        return None
+    pays = f"pays off from alpha {even.smallest_alpha:.2f}"
+    text = f"{even.draft}, a small model with the same vocabulary, {pays}; to measure it"
+    return Alternative.of(text, query, point, seats_of(query, point))
 
 
 def _infeasible(search: Search) -> Advice:

@@ -10,15 +10,18 @@ from perfmodel.answers.advice.candidates import find_candidates
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.prices import price
 from perfmodel.answers.advice.ranking import PricedPoint, best_of
-from perfmodel.answers.question import Named
+from perfmodel.answers.question import Named, known_head
 from perfmodel.answers.question.engine_support import ORDER
 from perfmodel.answers.question.typical import TypicalGain, typical_acceptance
-from perfmodel.drafts import make_draft
+from perfmodel.drafts import make_draft, names
 from perfmodel.drafts.base import Draft
 from perfmodel.kv import parse_kv
 
 NO_WEIGHTS = "ngram"
 """The draft that every server can measure, because it has no weights and no cache."""
+
+LIKELY_ALPHA = 0.85
+"""Largest acceptance that a draft model may need to be named. Few published draft models accept more."""
 
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
@@ -81,10 +84,50 @@ def draft_to_measure(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> Typ
 
 
 def startable(query: AdviseQuery, gain: TypicalGain) -> bool:
-    """Whether a command line can start the draft. The head must be part of the checkpoint, or the question
-    must give the path of the head.
+    """Whether a command line can start the draft (see `exists_for`)."""
+    return exists_for(query, gain.draft)
+
+
+def exists_for(query: AdviseQuery, kind: str) -> bool:
+    """Whether weights of a kind of head are known for the target: in its checkpoint, at the path that the
+    question gives, or as a published head.
     """
-    return gain.draft == "mtp" or query.draft_path is not None
+    if kind == "mtp" or query.draft_path is not None:
+        return True
+    named = Named.of(query)
+    draft = make_draft(kind, named.target, named.precision(query), 1, parse_kv("full"))
+    return known_head(query.model, draft) is not None
+
+
+def small_model(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> BreakEven | None:
+    """The model of the target's maker that needs the least acceptance as a draft, if possible of the target's
+    own series. The result is None if the question names its drafts, or if no such model pays off at a likely
+    acceptance (`LIKELY_ALPHA`).
+    """
+    if query.draft is not None:
+        return None
+    models = [
+        even
+        for even in would_pay
+        if even.draft not in (*names(), *ORDER) and even.smallest_alpha <= LIKELY_ALPHA
+    ]
+    series = Named.of(query).target.name.partition("-")[0]
+    return min(models, key=lambda even: even.draft.partition("-")[0] != series, default=None)
+
+
+def to_be_named(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> tuple[TypicalGain, ...]:
+    """The typical gains to name: those of the first two kinds that exist for the target, or else that of the
+    first kind, whose head can be trained.
+    """
+    existing = [gain for gain in likely if exists_for(query, gain.draft)]
+    return tuple(existing[:2] or likely[:1])
+
+
+def to_be_trained(query: AdviseQuery, kind: str) -> str:
+    """A clause that says that a head must be trained first; empty if weights of its kind are known."""
+    if exists_for(query, kind):
+        return ""
+    return f", which must be trained first or named with --draft-path: none is known for {query.model}"
 
 
 def named_point(
@@ -95,8 +138,11 @@ def named_point(
     this draft, so the batch is found with its break-even acceptance.
     """
     even = named_to_measure(query, would_pay)
-    if even is None:
-        return None
+    return None if even is None else break_even_point(query, baseline, even)
+
+
+def break_even_point(query: AdviseQuery, baseline: PricedPoint, even: BreakEven) -> PricedPoint | None:
+    """The best batch for a draft with its break-even acceptance, with the draft length of this acceptance."""
     named = Named.of(query)
     precision = named.precision(query)
     for name, kv in without_acceptance(query):

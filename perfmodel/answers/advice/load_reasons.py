@@ -87,7 +87,7 @@ def _without_rival(question: AdviseQuery, decision: LoadDecision) -> str:
     of a typical draft.
     """
     if decision.verdict == "unknown_acceptance":
-        return f"; no acceptance is known for {question.model}{likely_text(decision.likely)}"
+        return f"; no acceptance is known for {question.model}{likely_text(question, decision.likely)}"
     if decision.none_runs:
         return f"; {NO_DRAFT_RUNS}"
     limits = " within the limits" if question.latency_limits_ms else ""

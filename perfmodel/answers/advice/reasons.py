@@ -1,15 +1,20 @@
 """The reason of an answer of `advise` without a load, in words."""
 
+from collections.abc import Iterator
+
 from perfmodel.answers.advice.accepted_drafts import without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.decision import Decision
+from perfmodel.answers.advice.likely import exists_for, small_model, to_be_named, to_be_trained
 from perfmodel.answers.advice.margins import BreakEven
 from perfmodel.answers.advice.one_server import point_speedup
 from perfmodel.answers.advice.prices import Priced, room
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.switch_to_measure import SwitchToMeasure
 from perfmodel.answers.point.reason import reason
+from perfmodel.answers.question.engine_support import ORDER
 from perfmodel.answers.question.typical import TypicalGain
+from perfmodel.drafts import LOOKUPS
 from perfmodel.speculation import Workload, predict
 
 NO_DRAFT_RUNS = "the engine runs no draft with a known acceptance"
@@ -40,10 +45,10 @@ def reason_of(
     if rival is None and not would_pay and not without_acceptance(query):
         return f"no draft runs here; {stops}"
     if rival is None:
-        typical = likely_text(likely) + _at_larger_batches(query, likely)
+        typical = likely_text(query, likely) + _at_larger_batches(query, likely)
         typical += "" if to_measure is None else f"; {to_measure.text}"
         unknown = _why_no_draft(query, drafted) if drafted else f"no acceptance is known for {query.model}"
-        return f"{unknown}{typical}{_would_pay(would_pay)}; {stops}"
+        return f"{unknown}{typical}{_would_pay(query, would_pay)}; {stops}"
     why = _why(rival, query)
     draft = rival.candidate.scenario.draft
     share = rival.times(chosen, query)
@@ -72,11 +77,12 @@ def _why_no_draft(query: AdviseQuery, drafted: list[Priced]) -> str:
     return "no draft with a known acceptance meets the bound on time per token"
 
 
-def likely_text(likely: tuple[TypicalGain, ...]) -> str:
-    """The likely gains of the first two drafts, in words; empty without drafts."""
+def likely_text(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:
+    """The likely gains of the drafts of `to_be_named`, in words; empty without drafts."""
     if not likely:
         return ""
-    gains = [gain.text for gain in likely[:2] if gain.speedups[1] >= SEEN]
+    named = [gain for gain in to_be_named(query, likely) if gain.speedups[1] >= SEEN]
+    gains = [f"{gain.text}{to_be_trained(query, gain.draft)}" for gain in named]
     if not gains:
         return ", and no draft is likely to gain with a typical acceptance"
     return f": likely {' or '.join(gains)}; measure the acceptance to decide"
@@ -91,20 +97,39 @@ def _at_larger_batches(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> s
     return "; this compares tokens/s within the bound, which allows larger batches with a draft"
 
 
-def _would_pay(would_pay: tuple[BreakEven, ...]) -> str:
-    """Names the target's own MTP layer, the drafts that need the least acceptance, and the flag that
-    supplies an acceptance.
-    """
+def _would_pay(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> str:
+    """Names the drafts of `_one_of_each_sort`, and the flag that supplies an acceptance."""
     if not would_pay:
         return "; no draft is predicted to pay off at any acceptance"
     needs = []
-    for b in sorted(would_pay, key=lambda b: b.draft != "mtp")[:3]:
+    for b in tuple(_one_of_each_sort(query, would_pay)) or would_pay[:1]:
         draft = b.draft
         if b.draft_kv != "full":
             draft += " with " + b.draft_kv.partition(",")[0]
+        if draft in ORDER and not exists_for(query, draft):
+            draft = f"a trained {draft}"
         needs.append(f"{b.smallest_alpha:.2f} ({draft}, gamma {b.gamma}, batch {b.batch})")
     given = "give yours with --rate DRAFT=ALPHA or --acceptance"
     return f". A draft pays off from alpha {', '.join(needs)}; {given}"
+
+
+def _one_of_each_sort(query: AdviseQuery, would_pay: tuple[BreakEven, ...]) -> Iterator[BreakEven]:
+    """The target's own MTP layer, and the draft without weights, the head and the small model that need the
+    least acceptance. A head that must be trained is left out if there is an MTP layer or a small model. If
+    the question names its drafts, the result is the first three of these.
+    """
+    if query.draft is not None:
+        yield from would_pay[:3]
+        return
+    heads = [b for b in would_pay if b.draft in ORDER and b.draft != "mtp"]
+    known = [b for b in heads if exists_for(query, b.draft)]
+    own = [b for b in would_pay if b.draft == "mtp"]
+    free = [b for b in would_pay if b.draft in LOOKUPS]
+    model = small_model(query, would_pay)
+    for sort in (own, free, known or (() if own or model else heads)):
+        yield from sort[:1]
+    if model is not None:
+        yield model
 
 
 def _why(point: PricedPoint, query: AdviseQuery) -> str:

@@ -10,7 +10,7 @@ from perfmodel.answers.advice.longest_request import longest_request
 from perfmodel.answers.advice.servers import ServedFile, ServedTarget, servers
 from perfmodel.answers.advice.servers.base import MODEL, UNQUANTISED, longest_sequence
 from perfmodel.answers.advice.servers.llamacpp import gguf_name
-from perfmodel.answers.question import CommonOptions, draft_word, published_head
+from perfmodel.answers.question import CommonOptions, draft_word, known_head, published_head
 from perfmodel.answers.question.published_format import published, reads_of, stored_weights, undivided
 from perfmodel.drafts.base import Draft
 from perfmodel.errors import refuse
@@ -268,9 +268,10 @@ def draft_source(question: Any, scenario: Scenario, named: str) -> str | None:
     if draft.kind == "mtp":
         mtp_head = scenario.target.mtp_head
         return None if mtp_head == scenario.target.hf_id else mtp_head
-    if scenario.acceptance is None:
-        return None
-    return published_head(question.model, draft, scenario.acceptance)
+    of_acceptance = None
+    if scenario.acceptance is not None:
+        of_acceptance = published_head(question.model, draft, scenario.acceptance)
+    return of_acceptance or known_head(question.model, draft)
 
 
 def _named_head(drafts: str | Sequence[str] | None, draft: Draft) -> str | None:

@@ -13,7 +13,6 @@ from perfmodel.answers.advice.layouts import Layout
 from perfmodel.answers.advice.load_order import decoding_share
 from perfmodel.answers.advice.load_reasons import enough_text, served_with_draft, sooner_text, suffice_text
 from perfmodel.answers.advice.other_servers import all_reaches, best_on, fewest_gpus
-from perfmodel.answers.advice.run_first import RunFirst
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.smaller_formats import in_smaller_weights, with_smaller_cache
 from perfmodel.answers.advice.started import started
@@ -22,12 +21,6 @@ NOTICED = 0.95
 """A smaller cache is named if a request then takes at most this share of its time without it."""
 MUCH_SOONER = 0.85
 """Smaller weights are named if a request then takes at most this share of its time without them."""
-FIRST = 0.6
-"""The answer recommends running servers first if they need at most this share of the GPUs of the choice. On
-the same number of GPUs, this is the share of the time of a request.
-"""
-FIRST_BY_COST = 0.8
-"""The share of the GPUs that replaces `FIRST` if the objective is cost. The value is an assumption."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,26 +114,3 @@ def best_with_seats(
         if other is not None and other.request_s <= NOTICED * best.request_s:
             return more, smaller, other
     return flags, question, best
-
-
-def first_of_smaller(
-    chosen: Served, smaller: Sequence[SmallerServers], by_cost: bool = False
-) -> RunFirst | None:
-    """The first servers with smaller weights, as the servers to run first. The result is None if they do not
-    save enough (`FIRST`).
-
-    - by_cost: whether the objective is cost. A smaller saving of GPUs is then enough (`FIRST_BY_COST`).
-    """
-    if not smaller:
-        return None
-    first = smaller[0]
-    gpus = chosen.candidate.layout.gpus
-    other_gpus = first.served.candidate.layout.gpus
-    share = other_gpus / gpus
-    most = FIRST_BY_COST if by_cost else FIRST
-    if other_gpus == gpus:
-        share = first.served.request_s / chosen.request_s
-        most = FIRST
-    if share > most:
-        return None
-    return RunFirst(f"Run the server with {first.flags} first: {first.gain}", first.alternative.line)

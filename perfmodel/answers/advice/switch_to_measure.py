@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.alternatives import Alternative
-from perfmodel.answers.advice.likely import cautious_point, draft_to_measure, likely_gains, startable
+from perfmodel.answers.advice.likely import likely_gains, to_be_named, typical_point
 from perfmodel.answers.advice.on_off import seats_of
 from perfmodel.answers.advice.ranking import PricedPoint
 from perfmodel.answers.advice.search import Search
@@ -50,10 +50,9 @@ def switch_to_measure(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> SwitchToMeasure | None:
     """The change with the largest gain. Other changes take precedence over changes of the KV format. The
-    result is None if a draft gains without a change, or if no change is sufficient for a draft that a command
-    line can start.
+    result is None if a draft gains without a change, or if no change is sufficient for a draft to be named.
     """
-    if draft_to_measure(query, likely) is not None:
+    if any(gain.worth_measuring for gain in to_be_named(query, likely)):
         return None
     found = list(_helpful(query, baseline, likely))
     return max(found, key=lambda each: ("kv_dtype" not in each.changes, each.gain.speedups[0]), default=None)
@@ -63,7 +62,7 @@ def _helpful(
     query: AdviseQuery, baseline: PricedPoint, likely: tuple[TypicalGain, ...]
 ) -> Iterator[SwitchToMeasure]:
     """The servers with a flag and a draft that gains even with a low acceptance for its kind."""
-    for draft in (gain.draft for gain in likely if startable(query, gain)):
+    for draft in (gain.draft for gain in to_be_named(query, likely)):
         asked = {"batch": baseline.batch, "draft": draft, "draft_kv": "full", "draft_tp": None}
         point = query.query(**asked, **baseline.layout.arguments())
         for changes in switches(point, resolve_costs(point)):
@@ -87,5 +86,7 @@ def _with(changes: Changes, query: AdviseQuery, baseline: PricedPoint, draft: st
     over = there.times(baseline, query)
     gains = [gain for gain in likely_gains(changed, there) if gain.draft == draft]
     scaled = tuple(replace(g, speedups=(over * g.speedups[0], over * g.speedups[1])) for g in gains)
-    point = cautious_point(changed, there, scaled)
+    if not scaled or not scaled[0].worth_measuring:
+        return None
+    point = typical_point(changed, there, draft)
     return None if point is None else SwitchToMeasure(changes, changed, scaled[0], point)

@@ -29,11 +29,12 @@ from perfmodel.answers.advice.searched_layouts import over_nodes
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.advice.served_pick import pick_under_load
 from perfmodel.answers.advice.shorter_draft import shorter_draft
-from perfmodel.answers.advice.smaller_servers import beside_cache, first_of_smaller, smaller_servers
+from perfmodel.answers.advice.smaller_servers import beside_cache, smaller_servers
 from perfmodel.answers.advice.switched_servers import with_other_backend
 from perfmodel.answers.load.completed import check_positions
 from perfmodel.answers.load.pool_question import Instances
 from perfmodel.answers.point.calibrated import Calibrated
+from perfmodel.answers.point.remedies import used_backend
 from perfmodel.answers.text import Note
 from perfmodel.specs import load_model
 
@@ -148,6 +149,7 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         serve_option=line_to_try,
         traffic_command=chosen.command,
         calibration=Calibrated.of(search.candidates.baselines[0].scenario),
+        attention_backend=used_backend(chosen.candidate.scenario),
         warnings=warnings,
     )
     smaller = list(smaller_servers(question, chosen))
@@ -159,14 +161,14 @@ def _sufficient(search: LoadSearch, decision: LoadDecision, chosen: Served) -> A
         *beside_load(question, decision, chosen, smaller),
         *_own_layer(question, decision),
     )
-    first = first_of_smaller(chosen, smaller, by_cost=question.objective == "cost")
+    first = None
     several = line_to_try is not None or any(each.line for each in alternatives)
-    if first is None and several and decision.verdict == "unknown_acceptance":
+    if several and decision.verdict == "unknown_acceptance":
         with_draft = None
         if line_to_try is not None and decision.to_measure is not None:
             with_draft = line_of(line_to_try, decision.to_measure)
         plain = None if line is None else line_of(line, chosen.point)
-        first = run_first(question, (), decision.likely, None, plain, with_draft)
+        first = run_first(question, decision.likely, (), None, plain, with_draft)
     return replace(
         choice,
         alternatives=alternatives,

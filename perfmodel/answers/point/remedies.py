@@ -69,6 +69,14 @@ def switches(query: Query, scenario: Scenario) -> Iterator[Changes]:
             yield {"draft_tp": degree}
 
 
+def used_backend(scenario: Scenario) -> str | None:
+    """The predicted attention backend; None for an engine without a choice of backends."""
+    machine = scenario.machine
+    if engine_of(machine.calibration) not in engine_attention():
+        return None
+    return machine.attention.backend(scenario.target.head, scenario.precision.narrow_kv)
+
+
 def other_backends(scenario: Scenario) -> list[str]:
     """The attention backends that the engine offers instead of the predicted one."""
     machine = scenario.machine
@@ -76,7 +84,7 @@ def other_backends(scenario: Scenario) -> list[str]:
     if attention is None:
         return []
     gpu, head = machine.gpu, scenario.target.head
-    used = machine.attention.backend(head, scenario.precision.narrow_kv)
+    used = used_backend(scenario)
     choices = attention.choices(gpu.architecture, gpu.vendor, head, machine.calibration.version)
     return [name for name in choices if name != used]
 

@@ -4,6 +4,7 @@ the devices and the draft. Other packages import these names from here.
 
 from perfmodel.answers.question.acceptance_of import (
     acceptance_by_context,
+    known_head,
     measured_acceptance,
     published_head,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "of_draft",
     "of_power",
     "parse_rate",
+    "known_head",
     "published_head",
     "resolve",
     "resolve_costs",

@@ -30,6 +30,7 @@ from perfmodel.specs.acceptance.acceptance_rows import (
 from perfmodel.specs.acceptance.library_row import short_name
 from perfmodel.specs.acceptance.typical import median
 from perfmodel.specs.models.model import ModelSpec
+from perfmodel.specs.models.published_heads import published_heads
 from perfmodel.specs.models.variants import name_of
 from perfmodel.speculation import Acceptance
 
@@ -199,6 +200,19 @@ def published_head(model: str, draft: Draft, acceptance: Acceptance) -> str | No
     subject = (short_name(model), library_word(draft))
     heads = [row.head for row in acceptance_library().rows if (row.target, row.draft) == subject]
     return acceptance.head if acceptance.head in heads else None
+
+
+def known_head(model: str, draft: Draft) -> str | None:
+    """The Hugging Face id of the head of this kind that was published for exactly this target: the one whose
+    acceptance is looked up, or else the one of known shape. The result is None without such a head.
+    """
+    target, word = short_name(model), library_word(draft)
+    heads = [row.head for row in acceptance_library().rows if (row.target, row.draft) == (target, word)]
+    entry = acceptance_library().find(target, word) if any(heads) else None
+    if entry is not None and entry.head in heads and "/" in entry.head:
+        return entry.head
+    listed = (row.head for row in published_heads() if (row.target, row.kind) == (target, word))
+    return next((head for head in listed if "/" in head), None)
 
 
 def library_word(draft: Draft) -> str:

@@ -21,7 +21,7 @@ def test_the_headline_names_the_format_whose_draft_turns_the_verdict_of_a_load()
     )
     gain, low, high = map(float, said.groups())
     assert low < gain < high
-    assert "--model nvidia/Kimi-K2.5-NVFP4 first" in answer.run_first
+    assert answer.run_first is None
 
 
 def test_a_checkpoint_that_a_path_names_has_its_own_cache_format() -> None:

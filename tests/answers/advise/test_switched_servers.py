@@ -37,7 +37,7 @@ def test_a_backend_that_turns_the_verdict_of_a_load_is_in_the_first_line() -> No
     low, high = change.gain_interval
     assert low < 1.0 < gain < high < gain * 2.43 / 1.41, "a draft does not shorten the prefill"
     head = answer.headline()
-    assert head.startswith("Do not speculate with the default attention backend: ")
+    assert head.startswith("Do not speculate with the default attention backend (flash-attn2): ")
     assert f"; with --attention-backend flashinfer {change.gain:.2f} times as good (" in head
     alternative = named(answer, "attention-backend flashinfer, where the draft may pay off, a request takes ")
     assert " --attention-backend FLASHINFER " in alternative.line

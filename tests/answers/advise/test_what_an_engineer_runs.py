@@ -17,8 +17,8 @@ from perfmodel.cli.advise_words import runs_text
 )
 def test_eight_bits_are_those_that_the_device_computes_in(hardware: str, weights: str) -> None:
     answer = advise("llama-3.1-70b", hardware, batch=(8,), context=8192)
-    assert answer.run_first.startswith(f"Run the server with --weights {weights} ")
-    assert ("quantized.w8a8" in answer.first_line) is (weights == "int8")
+    named = next(each for each in answer.alternatives if each.text.startswith(f"With --weights {weights}"))
+    assert ("quantized.w8a8" in named.line) is (weights == "int8")
 
 
 def test_fp8_weights_on_a_device_without_fp8_arithmetic_are_said_to_save_only_memory() -> None:
