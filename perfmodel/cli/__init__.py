@@ -199,7 +199,7 @@ def _as_given(sentence: str, arguments: Sequence[str]) -> str:
     """A line about a flag, with the long name that was given, such as ``--pass`` for ``--stage``."""
     flag, colon, rest = sentence.partition(":")
     given = {word.partition("=")[0] for word in arguments if word.startswith("--")}
-    if not colon or flag in given:
+    if not colon or not flag.startswith("--") or flag in given:
         return sentence
     for param in _command_of(arguments).params:
         if flag in param.opts and (other := given.intersection(param.opts)):
