@@ -2,17 +2,7 @@
 
 from tests.commands import run
 
-QUESTION = (
-    "schedule",
-    "-m",
-    "llama-3.3-70b",
-    "--hardware",
-    "m3-ultra-512gb",
-    "-c",
-    "4096",
-    "--engine",
-    "mlx",
-)
+QUESTION = "schedule -m llama-3.3-70b --hardware m3-ultra-512gb -c 4096 --engine mlx"
 DRAFT = ("--draft", "llama-3.2-1b")
 LINE = "mlx_lm.server --model mlx-community/Llama-3.3-70B-Instruct-4bit"
 NAMED = "the name follows the pattern of mlx-community: check that the repository exists"
@@ -21,7 +11,7 @@ CHECKED = "the parsers of MLX 0.32.2 (mlx-lm) accept lines of this form"
 
 def said(capsys, *words: str) -> list[str]:
     """The command line and the notes below it."""
-    printed = run(capsys, *QUESTION, *words).splitlines()
+    printed = run(capsys, *QUESTION.split(), *words).splitlines()
     (start,) = (place for place, line in enumerate(printed) if line.startswith("mlx_lm.server --model"))
     end = next(place for place, line in enumerate(printed) if line.startswith("the draft runs in"))
     return [line for line in printed[start:end] if "leave speculation off" not in line]
@@ -56,3 +46,10 @@ def test_a_draft_that_does_not_gain_is_left_out_and_the_note_says_so(capsys) -> 
 def test_a_draft_of_another_kind_is_left_out_and_servers_that_have_it_are_named(capsys) -> None:
     says = "mlx_lm.server has no eagle3 draft; mlx-vlm and mlx-dspark have one, with other command lines"
     assert said(capsys, "--draft", "eagle3", "--rate", "0.9") == [LINE, says, NAMED, CHECKED]
+
+
+def test_a_draft_that_gains_at_some_batch_sizes_alone_is_left_out_for_another_reason(capsys) -> None:
+    """The printed table has draft lengths, so that none gains would contradict it."""
+    small = ("-m", "llama-3.1-8b", "--hardware", "m5-max")
+    _, says, *_ = said(capsys, *small, *DRAFT, "--rate", "0.75")
+    assert says.endswith("the best single one is 0: it is started without a draft model")

@@ -22,14 +22,19 @@ class MLX(Server):
 
     def start(self, setup: Setup, notes: list[str]) -> Started | None:
         """The ``mlx_lm.server`` line. The line has no draft if the server cannot run this kind of draft, or
-        if no draft length gains.
+        if no single draft length gains.
         """
         word = draft_word(setup.draft)
         tokens = setup.table.best_constant
         values: dict[str, object] = {"--model": setup.target.model_id}
-        if not setup.drafts or tokens == 0:
+        if not setup.drafts:
             why = "no draft length gains: " if setup.table.compares else ""
             notes.append(f"{why}mlx_lm.server is started without a draft model")
+        elif tokens == 0:
+            notes.append(
+                "mlx_lm.server takes one draft length, and the best single one is 0: it is started without a "
+                "draft model"
+            )
         elif word != "model":
             notes.append(
                 f"mlx_lm.server has no {word} draft; mlx-vlm and mlx-dspark have one, with other "
