@@ -38,7 +38,7 @@ def test_under_a_load_a_named_draft_that_the_engine_does_not_run_is_not_called_s
     load = {"clients": 16, "input_len": 2048, "output_len": 1024, "rate": {"eagle": "0.8"}}
     answer = advise("llama-3.1-8b", "h100", draft=["eagle"], engine="trtllm", **load)
     assert answer.verdict == "do_not_speculate"
-    assert answer.reason.endswith("; the engine runs no draft with a known acceptance")
+    assert answer.reason.endswith("; the engine runs no draft of --rate")
     assert answer.warnings[0] == (
         "eagle was not searched: not in TensorRT-LLM; in vLLM >= 0.9 or SGLang >= 0.4.5 "
         "(--any-draft includes such drafts)"
@@ -180,3 +180,22 @@ def test_drafts_that_read_inner_layers_do_not_run_where_the_engine_withholds_the
     answer = whatif("gemma-2-9b", "h100", 1, 4000, 2, draft=draft, alpha=0.6, engine="vllm")
     assert answer.runs_in is not None
     assert answer.runs_in.startswith("not in vLLM") != runs
+
+
+def test_rates_name_the_drafts_of_the_search_and_the_answer_names_published_ones() -> None:
+    only = advise("llama-3.1-8b", "h100", context=32768, rate={"self@streamingllm:512": "0.9"})
+    assert only.reason.startswith("the engine runs no draft of --rate (--draft eagle3 --draft ngram adds ")
+    slow = advise("llama-3.1-8b", "h100", batch=(64,), context=2048, rate={"ngram": "0.1"})
+    assert "times the baseline (--draft eagle3 adds eagle3, with published acceptance): " in slow.reason
+    load = {"request_rate": 5.0, "input_len": 2048, "output_len": 400}
+    served = advise("llama-3.1-8b", "h100", rate={"ngram": "0.1"}, **load)
+    assert served.reason.endswith("is faster (--draft eagle3 adds eagle3, with published acceptance)")
+    both = advise("llama-3.1-8b", "h100", rate={"ngram": "0.1"}, draft=["eagle3"], **load)
+    assert both.chosen.draft == "eagle3"
+    assert "published" not in both.reason
+
+
+def test_sglang_asks_for_the_checkpoint_of_a_head_with_a_window() -> None:
+    sparse = {"eagle3@streamingllm:512": "0.7/0.6/0.5"}
+    answer = advise("phi-4", "a100", engine="sglang", context=16384, rate=sparse)
+    assert answer.serve.notes.count("pass --draft-path to name the eagle3 head") == 1

@@ -1,6 +1,7 @@
 """Finds the acceptance of each draft that `advise` searches. No acceptance is ever assumed."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
@@ -74,6 +75,19 @@ def without_acceptance(query: AdviseQuery) -> tuple[tuple[str, KVMethod], ...]:
 def _maker(model: ModelSpec) -> str:
     """The organisation in the Hugging Face id of a model; empty without an id."""
     return (model.hf_id or "").partition("/")[0]
+
+
+def left_out_by_rates(query: AdviseQuery) -> tuple[str, ...]:
+    """The drafts with a published acceptance that are not searched, because the rates or the acceptance file
+    of the question name the drafts of the search.
+    """
+    if query.draft is not None or not (query.chain_rates or query.acceptance):
+        return ()
+    named = Named.of(query)
+    published, _ = accepted_drafts(replace(query, rate={}, tree_rate={}, acceptance=None), named)
+    searched, _ = accepted_drafts(query, named)
+    names = {draft.name.lower() for draft in searched}
+    return tuple(dict.fromkeys(draft.name for draft in published if draft.name.lower() not in names))
 
 
 def _check_rows(query: AdviseQuery, named: Named, rows: Sequence[AcceptanceRow] | None) -> None:

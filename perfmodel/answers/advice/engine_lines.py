@@ -106,6 +106,7 @@ def export(
             started[word] = line
     notes += _parsed(started)
     remarks = {word: _remark(word, served) for word in started}
+    notes = list(dict.fromkeys(notes))
     return Export.of(started, notes, {word: text for word, text in remarks.items() if text})
 
 

@@ -5,7 +5,7 @@ from perfmodel.answers.advice.alternatives import draft_text
 from perfmodel.answers.advice.load_decision import LoadDecision
 from perfmodel.answers.advice.load_order import near_tie, time_s, used
 from perfmodel.answers.advice.ranking import ALIKE
-from perfmodel.answers.advice.reasons import NO_DRAFT_RUNS, likely_text
+from perfmodel.answers.advice.reasons import likely_text, no_draft_runs, others_to_compare
 from perfmodel.answers.advice.served import Served
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.text import clients, request_rate, seconds
@@ -89,9 +89,10 @@ def _without_rival(question: AdviseQuery, decision: LoadDecision) -> str:
     if decision.verdict == "unknown_acceptance":
         return f"; no acceptance is known for {question.model}{likely_text(question, decision.likely)}"
     if decision.none_runs:
-        return f"; {NO_DRAFT_RUNS}"
+        return f"; {no_draft_runs(question)}"
     limits = " within the limits" if question.latency_limits_ms else ""
-    return f"; no draft with a known acceptance is faster{limits}"
+    others = others_to_compare(question)
+    return f"; no draft with a known acceptance is faster{limits}{others}"
 
 
 def served_text(served: Served) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from perfmodel.answers.advice.accepted_drafts import without_acceptance
+from perfmodel.answers.advice.accepted_drafts import left_out_by_rates, without_acceptance
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.decision import Decision
 from perfmodel.answers.advice.likely import exists_for, small_model, to_be_named, to_be_trained
@@ -17,8 +17,6 @@ from perfmodel.answers.question.typical import TypicalGain
 from perfmodel.drafts import LOOKUPS
 from perfmodel.speculation import Workload, predict
 
-NO_DRAFT_RUNS = "the engine runs no draft with a known acceptance"
-"""The reason why drafts are not compared although the acceptance of some is known."""
 SEEN = 1.05
 """A smaller speedup would be printed as 1.0x."""
 
@@ -53,7 +51,8 @@ def reason_of(
     draft = rival.candidate.scenario.draft
     share = rival.times(chosen, query)
     best = f"{draft.name}, {draft.kv.label()}, gamma {rival.gamma}, batch {rival.batch}"
-    return f"the best draft ({best}) reaches {share:.2f} times the baseline: {why}; {stops}"
+    others = others_to_compare(query)
+    return f"the best draft ({best}) reaches {share:.2f} times the baseline{others}: {why}; {stops}"
 
 
 def _of_its_batch(query: AdviseQuery, chosen: PricedPoint, gain: tuple[float, float] | None) -> str:
@@ -71,10 +70,28 @@ def _why_no_draft(query: AdviseQuery, drafted: list[Priced]) -> str:
     """The reason why no draft with a known acceptance may be chosen."""
     searched = [x for x in drafted if query.may_choose(x.candidate.runs)]
     if not searched:
-        return NO_DRAFT_RUNS
+        return no_draft_runs(query)
     if not any(x.fits.any() for x in searched):
         return "no draft with a known acceptance fits in memory"
     return "no draft with a known acceptance meets the bound on time per token"
+
+
+def no_draft_runs(query: AdviseQuery) -> str:
+    """The reason why drafts are not compared although the acceptance of some is known."""
+    if not query.chain_rates:
+        return "the engine runs no draft with a known acceptance"
+    return f"the engine runs no draft of --rate{others_to_compare(query)}"
+
+
+def others_to_compare(query: AdviseQuery) -> str:
+    """A clause with the drafts that the rates of the question exclude from the search although their
+    acceptance is published. The clause is empty if there are none.
+    """
+    names = left_out_by_rates(query)
+    if not names:
+        return ""
+    flags = " ".join(f"--draft {name}" for name in names)
+    return f" ({flags} adds {' and '.join(names)}, with published acceptance)"
 
 
 def likely_text(query: AdviseQuery, likely: tuple[TypicalGain, ...]) -> str:

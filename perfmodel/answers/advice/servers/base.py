@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from perfmodel.answers.advice.draft_lengths import LengthTable
-from perfmodel.answers.question import served_draft
+from perfmodel.answers.question import draft_word, served_draft
 from perfmodel.drafts.base import Draft
 from perfmodel.operations import Array
 from perfmodel.specs import engine_attention, serving_engines
@@ -334,6 +334,12 @@ def named_backend(engine: str, target: ServedTarget) -> Backend | None:
     attention = engine_attention()[engine]
     names = attention.named(target.attention_backend)
     return attention.backends[names[0]] if names else None
+
+
+def missing_path(draft: Draft) -> str:
+    """A note that asks for the checkpoint of a draft."""
+    which = f"checkpoint of {draft.model.name}" if draft.named_model else f"{draft_word(draft)} head"
+    return f"pass --draft-path to name the {which}"
 
 
 def note_missing_cache(title: str, target: ServedTarget, backend: Backend | None, notes: list[str]) -> None:

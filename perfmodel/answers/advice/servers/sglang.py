@@ -12,6 +12,7 @@ from perfmodel.answers.advice.servers.base import (
     Server,
     Setup,
     Started,
+    missing_path,
     named_backend,
     note_missing_cache,
     say_others,
@@ -174,6 +175,7 @@ def _draft_flags(
         return None
     has_checkpoint = algorithm != "NGRAM" and (algorithm != "NEXTN" or path is not None)
     if has_checkpoint and path is None:
+        notes.append(missing_path(draft))
         return None
     if algorithm == "STANDALONE" and setup.target.foreign(draft):
         return None

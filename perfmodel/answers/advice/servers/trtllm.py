@@ -16,6 +16,7 @@ from perfmodel.answers.advice.servers.base import (
     Server,
     Setup,
     Started,
+    missing_path,
     named_backend,
     note_missing_cache,
     several,
@@ -112,7 +113,7 @@ class TensorRTLLM(Server):
             return None
         loads = word in ("eagle3", "model")
         if loads and setup.draft_path is None:
-            notes.append(f"pass --draft-path to name the {_checkpoint(word)}")
+            notes.append(missing_path(setup.draft))
             return None
         if setup.draft.tensor_parallel != setup.target.tensor_parallel:
             notes.append(
@@ -127,11 +128,6 @@ class TensorRTLLM(Server):
         if word == "ngram":
             config["max_matching_ngram_size"] = LONGEST_MATCH
         return config
-
-
-def _checkpoint(word: str) -> str:
-    """What a draft of this kind loads, in words."""
-    return "draft model" if word == "model" else f"{word} head"
 
 
 def _stated(options: Mapping[str, Any]) -> dict[str, Any]:

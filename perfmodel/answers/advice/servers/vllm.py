@@ -15,6 +15,7 @@ from perfmodel.answers.advice.servers.base import (
     Server,
     Setup,
     Started,
+    missing_path,
     named_backend,
     note_missing_cache,
     say_others,
@@ -202,8 +203,7 @@ def _of_kind(setup: Setup, known: ServedDraft | None) -> str | None:
             f"{setup.target.vocab_size}: engines verify drafts of the target's own vocabulary only"
         )
     if setup.draft_path is None and word not in ("ngram", "mtp"):
-        which = f"checkpoint of {draft.model.name}" if draft.named_model else f"{word} head"
-        return f"pass --draft-path to name the {which}"
+        return missing_path(draft)
     return None
 
 
