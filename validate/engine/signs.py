@@ -202,12 +202,14 @@ _NO_DRAFT = re.compile(r"speculative decoding (?:is )?not supported (?:by|with) 
 """A line of llama.cpp that says that it decodes without the draft. It ends in ``by multimodal`` or ``by this
 context``.
 """
+_OLLAMA = re.compile(r"\b([1-9]\d?)%/\d+% CPU/GPU\b|\b(100)% CPU\b")
+"""The shares of a model on the host and on the device, as `ollama ps` prints them."""
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 
 
 def signs_in(text: str) -> list[Sign]:
     """All signs of a slow server in a log."""
-    return [*_signs(text), *_on_host(text)]
+    return [*_signs(text), *_on_host(text), *_of_ollama(text)]
 
 
 def refused_draft(text: str) -> str:
@@ -233,3 +235,11 @@ def _on_host(text: str) -> Iterator[Sign]:
     if offloaded < layers:
         on_host = layers - offloaded
         yield Sign(_OFFLOADED, Half.STEP, f"{on_host} of {layers} layers run on the host (--gpu-layers)")
+
+
+def _of_ollama(text: str) -> Iterator[Sign]:
+    """A sign if Ollama left a part of the model to the host."""
+    printed = _OLLAMA.search(text)
+    if printed is not None:
+        share = printed[1] or printed[2]
+        yield Sign(_OLLAMA, Half.STEP, f"{share} % of the model run on the host (ollama ps)")

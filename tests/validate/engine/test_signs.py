@@ -86,6 +86,8 @@ SIGNS = {
         "P2P not supported on this machine",
         "NCCL_P2P_DISABLE=1 vllm serve Q/W",
     ),
+    "18 % of the model run on the host": ("gpt-oss:20b  aa42  14 GB  18%/82% CPU/GPU  8192  4 minutes",),
+    "100 % of the model run on the host": ("qwen3:32b  aa42  22 GB  100% CPU  8192  4 minutes",),
     "LoRA adapters are on": ("vllm serve Q/W --enable-lora", "--lora-paths a=b", "enable_lora=True"),
 }
 """Start of the meaning -> lines and flags with this meaning."""
@@ -110,6 +112,7 @@ def test_every_form_of_a_sign_is_known(meaning: str, line: str) -> None:
         "device_config=cpu, compilation_config={'cudagraph_mode': <CUDAGraphMode.NONE: 0>}",
         "'cudagraph_mode': <CUDAGraphMode.FULL_AND_PIECEWISE: (2, 1)>",
         "Overlap scheduler is enabled",
+        "qwen3:8b  aa42  6 GB  100% GPU  8192  4 minutes",
     ],
 )
 def test_advice_other_flags_and_zeros_are_no_signs(line: str) -> None:
