@@ -199,3 +199,12 @@ def test_sglang_asks_for_the_checkpoint_of_a_head_with_a_window() -> None:
     sparse = {"eagle3@streamingllm:512": "0.7/0.6/0.5"}
     answer = advise("phi-4", "a100", engine="sglang", context=16384, rate=sparse)
     assert answer.serve.notes.count("pass --draft-path to name the eagle3 head") == 1
+
+
+def test_another_format_has_the_drafts_of_the_rates() -> None:
+    rate = {"eagle3@streamingllm:512": "0.7/0.6/0.5"}
+    server = {"gpus": 8, "engine": "sglang", "context": 65536, "rate": rate}
+    answer = advise("llama-3.3-70b", "a100", **server)
+    change = next(each for each in answer.better_changes if each.flags == "--kv-dtype fp8")
+    asked = advise("llama-3.3-70b", "a100", **server, kv_dtype="fp8").chosen
+    assert change.gain == pytest.approx(asked.objective / answer.chosen.objective)

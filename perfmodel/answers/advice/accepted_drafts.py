@@ -81,7 +81,7 @@ def left_out_by_rates(query: AdviseQuery) -> tuple[str, ...]:
     """The drafts with a published acceptance that are not searched, because the rates or the acceptance file
     of the question name the drafts of the search.
     """
-    if query.draft is not None or not (query.chain_rates or query.acceptance):
+    if query.draft is not None or not query.names_drafts:
         return ()
     named = Named.of(query)
     published, _ = accepted_drafts(replace(query, rate={}, tree_rate={}, acceptance=None), named)

@@ -48,6 +48,11 @@ class AdviseQuery(AdviseArguments):
         return {key: by_rank.partition(",")[0] for key, by_rank in self.tree_rate.items()} | self.rate
 
     @property
+    def names_drafts(self) -> bool:
+        """Whether the question names the drafts to search."""
+        return self.draft is not None or bool(self.chain_rates) or self.acceptance is not None
+
+    @property
     def by_kind(self) -> "list[AdviseQuery]":
         """One question for each kind of device, with the price of this kind."""
         kinds = self.hardware.split(",")

@@ -97,14 +97,17 @@ def _with_format(search: Search, decision: Decision, changes: Changes) -> _Chang
     choice, because a batch is that of one server. The result is None if nothing runs and fits in memory.
     """
     query, chosen = search.query, decision.chosen
-    drafts = dict.fromkeys(c.asked.draft or "" for c in search.candidates.drafted)
     divides = chosen.layout.ep > 1
     layouts = [c.layout for c in search.candidates.baselines if (c.layout.ep > 1) == divides]
     if query.states_batch:
         layouts = [layout for layout in layouts if layout.replicas == chosen.layout.replicas]
     changed = replace(query, **changes)
+    searched = changed
+    if not query.names_drafts:
+        drafts = dict.fromkeys(c.asked.draft or "" for c in search.candidates.drafted)
+        searched = replace(changed, draft=tuple(drafts))
     try:
-        point = quick_choice(Search.of(replace(changed, draft=tuple(drafts)), layouts))
+        point = quick_choice(Search.of(searched, layouts))
     except InputError:
         return None
     return None if point is None else _Changed(changes, changed, point, point.times(chosen, query))

@@ -23,8 +23,7 @@ def own_layer(
     - asked: the question with its load, for the command line; None means `query`.
     - seats: largest number of sequences that the server runs at once; None means its best batch.
     """
-    named = query.draft is not None or query.chain_rates or query.acceptance is not None
-    if baseline is None or named:
+    if baseline is None or query.names_drafts:
         return None
     gains = tuple(gain for gain in likely_gains(query, baseline) if gain.draft == OWN)
     if not gains or gains[0].speedups[1] <= 1.0:
