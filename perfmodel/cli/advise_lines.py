@@ -92,9 +92,9 @@ def _say_no_line(word: str, pick: Pick) -> None:
 def _why_option(a: Advice) -> str:
     """The purpose of the second command line."""
     if a.option is not None:
-        return f"With {draft_text(a.option)}, if your own measurement favours it:"
+        return f"With {draft_text(a.option)}, to compare on your own requests:"
     if a.close_with_draft:
-        return "Without a draft, if your own measurement favours it:"
+        return "Without a draft, to compare on your own requests:"
     if (usual := draft_to_measure(a.query, a.likely)) is not None:
         return f"To measure {usual.draft}, which gains even with a low acceptance for its kind:"
     named = named_to_measure(a.query, a.unmeasured)

@@ -46,11 +46,11 @@ def test_the_second_line_states_its_own_number_of_servers(capsys: pytest.Capture
     """The choice is one server, and the servers of the second line are two."""
     optional = advise("gpt-oss-120b", "h100", context=8192)
     optional = replace(optional, option=replace(optional.option, replicas=2))
-    with_draft = "With eagle3, if your own measurement favours it:"
+    with_draft = "With eagle3, to compare on your own requests:"
     assert printed_after(with_draft, optional, capsys)[0] == ROUTER
     close = advise("gpt-oss-20b", "rtx-5090", context=16384)
     close = replace(close, baseline=replace(close.baseline, replicas=2))
-    without_draft = "Without a draft, if your own measurement favours it:"
+    without_draft = "Without a draft, to compare on your own requests:"
     router, line, *_ = printed_after(without_draft, close, capsys)
     assert router == ROUTER
     assert line.startswith("vllm serve ")
