@@ -299,7 +299,7 @@ def _published(scenario: Scenario, gamma: int | None) -> list[MeasuredPoint]:
     ]
     if not dots:
         raise InputError(
-            "--measured: no run of this model, device, draft and --gamma with --engine "
+            "--measured: no run of this model, device, draft, formats and --gamma with --engine "
             f"{scenario.machine.calibration.stack} was published; leave it out"
         )
     return dots

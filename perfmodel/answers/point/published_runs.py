@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from perfmodel.kv import parse_kv
 from perfmodel.specs.published import published_points
 from perfmodel.speculation import Scenario
 
@@ -16,19 +17,22 @@ class PublishedRun(NamedTuple):
 
 
 def measured_speedups(scenario: Scenario) -> list[PublishedRun]:
-    """The published runs of the MagicDec benchmark with the same target, draft, KV method, device,
-    tensor-parallel degree and software.
+    """The published runs of the MagicDec benchmark with the same target, draft, KV method and its options,
+    device, tensor-parallel degree and software, and with the same formats of weights and caches.
 
     The list is empty if there are none.
     """
-    kv = scenario.draft.kv
+    draft = scenario.draft
     machine = scenario.machine
-    spelt = kv.name if kv.budget is None else f"{kv.name}:{kv.budget}"
-    pair = (scenario.target.name, scenario.draft.name)
-    same = (machine.calibration.stack, machine.gpu.name, machine.tensor_parallel, *pair, spelt)
+    pair = (scenario.target.name, draft.name)
+    formats = [(each.weights.name, each.kv.name) for each in (scenario.precision, draft.precision)]
+    same = (machine.calibration.stack, machine.gpu.name, machine.tensor_parallel, *pair, *formats)
     runs = []
     for p in published_points("magicdec"):
-        setting = (p.stack, p.hardware, p.tp, p.target, p.draft, p.draft_kv)
-        if setting == same and p.speedup is not None and p.gamma is not None:
+        its_formats = (p.weights, p.kv_dtype)  # of the target and of the draft
+        setting = (p.stack, p.hardware, p.tp, p.target, p.draft, its_formats, its_formats)
+        if setting != same or p.speedup is None or p.gamma is None or p.draft_kv is None:
+            continue
+        if parse_kv(p.draft_kv) == draft.kv:
             runs.append(PublishedRun(p.batch, p.context, p.gamma, p.speedup))
     return runs
