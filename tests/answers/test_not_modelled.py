@@ -18,11 +18,9 @@ LORA, STRUCTURED, ENCODERS, _, EAGER = NOT_MODELLED
         ("--image-max-tokens", ENCODERS),
         ("--audio-model", ENCODERS),
         ("--mmproj", ENCODERS),
-        ("--limit-mm-per-prompt", ENCODERS),
         ("--mm-processor-kwargs", ENCODERS),
         ("--enforce-eager", EAGER),
         ("--disable-cuda-graph", EAGER),
-        ("--cudagraph-capture-sizes", EAGER),
     ],
 )
 def test_an_option_of_an_unmodelled_feature_is_named(option: str, feature: str) -> None:
@@ -32,6 +30,8 @@ def test_an_option_of_an_unmodelled_feature_is_named(option: str, feature: str) 
     assert ("validate engine --watch LOG" in said) == (feature == EAGER)
 
 
-@pytest.mark.parametrize("option", ["--max-num-seqs", "--gamma", "--tp"])
+@pytest.mark.parametrize(
+    "option", ["--max-num-seqs", "--gamma", "--tp", "--cuda-graph-max-bs", "--limit-mm-per-prompt"]
+)
 def test_other_options_are_not(option: str) -> None:
     assert not_modelled(option) is None

@@ -94,7 +94,12 @@ def test_an_option_without_graphs_is_answered_with_what_to_do(capsys) -> None:
         ("--lora-rank", "LoRA adapters"),
         ("--guided-decoding", "structured output"),
         ("--enforce-eager", "passes without CUDA graphs"),
-        ("--cuda-graph-max-bs", "passes without CUDA graphs"),
+        (
+            "--cuda-graph-max-bs",
+            "not a flag of this command; here: the answer is for the sizes of CUDA graphs",
+        ),
+        ("--cudagraph-capture-sizes", "not a flag of this command; here: the answer is for the sizes of"),
+        ("--limit-mm-per-prompt", "not a flag of this command; here: the answer is for requests of text"),
         ("--spec-draft-p-min", "not a flag of this command; here: drafts then stop early"),
         ("--n-gpu-layers", "not a flag of this command; here: --gpu-layers N with"),
         ("--draft-n-max", "not a flag of this command; here: --gamma N"),

@@ -15,7 +15,20 @@ EARLY = (
     "drafts then stop early: give their mean length (drafted tokens / iterations, rounded) as --gamma, and "
     "the printed --tokens-per-iteration; `schedule --acceptance FILE` finds p-min from rates by confidence"
 )
+GRAPHS = (
+    "the answer is for the sizes of CUDA graphs that the engine captures by default; "
+    "`validate engine --watch LOG` compares your server with it"
+)
+TEXT_ONLY = "the answer is for requests of text, without images or audio"
 FOREIGN_FLAGS = {
+    GRAPHS: (
+        "--cuda-graph-max-bs",
+        "--cuda-graph-bs",
+        "--cuda-graph-sizes",
+        "--cudagraph-capture-sizes",
+        "--max-cudagraph-capture-size",
+    ),
+    TEXT_ONLY: ("--limit-mm-per-prompt", "--language-model-only", "--no-mmproj"),
     EARLY: (
         "--spec-draft-p-min",
         "--draft-p-min",

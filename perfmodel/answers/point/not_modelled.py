@@ -17,11 +17,9 @@ _WORDS = {
     "image": _ENCODERS,
     "audio": _ENCODERS,
     "mmproj": _ENCODERS,
-    "mm-per-prompt": _ENCODERS,
     "mm-processor": _ENCODERS,
     "eager": _EAGER,
-    "cuda-graph": _EAGER,
-    "cudagraph": _EAGER,
+    "disable-cuda-graph": _EAGER,
 }
 """Word in the name of an engine's option -> the feature that the option switches on."""
 _INSTEAD = {
@@ -35,7 +33,8 @@ _INSTEAD = {
 
 def not_modelled(option: str) -> str | None:
     """A sentence about the feature that an engine's option switches on, if no answer models this feature. The
-    sentence may also say what to do instead. The result is None for all other options.
+    sentence may also say what to do instead. The result is None for all other options, such as those that
+    size CUDA graphs or switch encoders off (`foreign_flags`).
 
     - option: the name of the option.
     """
