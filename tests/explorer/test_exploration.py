@@ -1,7 +1,10 @@
 """The question of the explorer: its axes, its degrees and what a page with sliders cannot show."""
 
+from pathlib import Path
+
 import pytest
 
+from perfmodel import cli
 from perfmodel.explorer.exploration import SPARSE, Exploration
 from perfmodel.explorer.page import payload
 from tests.refusals import refused
@@ -61,6 +64,20 @@ def test_a_warning_about_the_draft_names_it() -> None:
     no_engine, budget = question.doubts()
     assert no_engine.startswith("this engine cannot run the draft streamingllm:512, snapkv:4k: no engine yet")
     assert budget.endswith("the draft snapkv:4k reads the full cache")
+
+
+def test_the_command_prints_the_warnings_and_then_the_page(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+    point = "-m llama-3.1-8b --hardware h100 -b 1 -c 2k --draft-kv streamingllm:512,snapkv:4k"
+    assert cli.run(["explore", *point.split(), "-o", str(page)]) == 0
+    no_engine, budget, written = capsys.readouterr().err.splitlines()
+    assert no_engine.startswith("warning: this engine cannot run the draft streamingllm:512, snapkv:4k")
+    assert budget == (
+        "warning: KV budget 4096 is not below the context: the draft snapkv:4k reads the full cache"
+    )
+    assert written == f"4 surfaces, {page.stat().st_size / 1000:.1f} kB, in {page}"
 
 
 def test_a_self_draft_in_any_spelling_is_named_by_its_method() -> None:
