@@ -1,11 +1,15 @@
 """The command lines that start a prefill pool and a decode pool, where `advise` names two pools."""
 
 import json
+import math
 import shlex
+from functools import cache
+from typing import Any
 
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.advice.pools.option import PoolOption
 from tests.answers.advise.loads import alternative
 from tests.engine.flags import vocabularies
 
@@ -18,6 +22,25 @@ def words_of(line: str, engine: str) -> dict[str, str | None]:
     words = shlex.split(line)
     words = words[words.index(start) + 1 :]
     return vocabularies()[engine].values(words[1:] if engine == "vllm" else words)
+
+
+@cache
+def two_pools(engine: str) -> PoolOption:
+    """Two pools of eight GPUs each, without a draft."""
+    answer = pm.advise("deepseek-v3.2", "16xh200", engine=engine, request_rate=5, **LOAD)
+    assert answer.pools.router
+    return answer.pools.chosen
+
+
+def seats_of(option: PoolOption) -> list[int]:
+    """The most requests that one server of each SGLang pool runs at once, as its line says."""
+    return [int(words_of(servers.line, "sglang")["--max-running-requests"]) for servers in option.start]
+
+
+def of_two(model: str, hardware: str, **load: Any) -> PoolOption:
+    """Two pools of SGLang servers without a draft."""
+    answer = pm.advise(model, hardware, engine="sglang", draft="ngram", request_rate=5, **load)
+    return answer.pools.best(two=True, drafts=False)
 
 
 def test_eight_gpus_that_do_not_suffice_name_two_pools_of_fewer_gpus_than_one() -> None:
@@ -35,9 +58,7 @@ def test_eight_gpus_that_do_not_suffice_name_two_pools_of_fewer_gpus_than_one() 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang"])
 def test_both_pools_have_a_line_with_the_parallel_degrees_of_their_servers(engine: str) -> None:
-    pools = pm.advise("deepseek-v3.2", "16xh200", engine=engine, request_rate=5, **LOAD).pools
-    assert pools.router
-    prefill, decode = pools.chosen.start
+    prefill, decode = two_pools(engine).start
     assert (prefill.pool, decode.pool) == ("prefill", "decode")
     for servers in (prefill, decode):
         said = words_of(servers.line, engine)
@@ -49,6 +70,31 @@ def test_both_pools_have_a_line_with_the_parallel_degrees_of_their_servers(engin
         else:
             assert said["--attn-dp-size"] == groups
         assert servers.servers == 1
+
+
+def test_a_decode_server_has_twice_the_seats_that_the_rate_fills_and_a_prefill_server_all_that_fit() -> None:
+    """Five requests per second of 1,024 tokens fill 175 seats at a TPOT of 34 ms. Seats come in eights. Each
+    of the eight attention groups of the prefill server has memory for 63 requests.
+    """
+    option = two_pools("sglang")
+    running = 5 * 1024 * option.tpot_s
+    assert round(running) == 175
+    assert seats_of(option) == [8 * 63, 8 * math.ceil(2 * running / 8)] == [504, 352]
+    assert option.most_requests_per_s > 1.5 * 5  # the highest rate would fill more seats
+
+
+def test_a_stated_limit_is_that_of_each_attention_group_of_its_own_pool() -> None:
+    option = of_two("deepseek-v3.2", "16xh200", max_num_seqs=16, **LOAD)
+    prefill, decode = option.start
+    assert (prefill.layout, decode.layout) == ("TP 4 DP 2", "DP 8")
+    assert seats_of(option) == [2 * 16, 8 * 16]
+
+
+def test_a_server_on_two_nodes_says_how_the_line_of_the_second_differs() -> None:
+    for servers in of_two("kimi-k2", "32xh200", tp=(16,), **LOAD).start:
+        assert " --nnodes 2 --node-rank 0 --dist-init-addr HEAD:5000 " in servers.line
+        assert servers.nodes == "HEAD stands for the address of node 0; node 1 has --node-rank 1"
+    assert [servers.nodes for servers in two_pools("sglang").start] == ["", ""]
 
 
 def test_an_open_number_of_gpus_names_two_pools_that_need_fewer() -> None:

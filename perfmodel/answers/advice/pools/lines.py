@@ -42,6 +42,9 @@ def lines_of(
 ) -> tuple[PoolServers, ...]:
     """The servers of both pools, the prefill pool first.
 
+    A prefill server also loads the draft, to fill the draft's cache. Its point has the draft length, the
+    batch and the TPOT of the decode pool, because the draft's flags depend on nothing else.
+
     - rate: requests per second of both pools, which decides how many requests a decode server runs at once.
     """
     gamma = pools.steps.gamma
