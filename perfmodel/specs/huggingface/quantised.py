@@ -28,17 +28,9 @@ def formats_of(
 
     Raises InputError for an unknown format.
     """
-    method = keys.mapping("quantization_config")
-    if sidecar and (inner := sidecar.mapping("quantization")):
-        scheme = modelopt(inner)
-        settings = inner
-        if method and scheme.default == "bf16" and method.data.get("quant_method") == "fp8":
-            scheme = replace(scheme, default=fp8(method), kept=None)  # all other tensors remain in fp8
-    elif method:
-        scheme = scheme_of(method)
-        settings = method
-    else:
+    if (stated := _stated(keys, sidecar)) is None:
         return {}
+    scheme, settings = stated
     modules = other_spellings("module") | (
         other_spellings("module of gemma4") if model_type.startswith("gemma4") else {}
     )
@@ -47,18 +39,35 @@ def formats_of(
         for gemm, where in layers.items()
         if where and gemm != "mtp"
     }
-    if keys.data.get("expert_dtype") == "fp4" and formats["experts"] == "fp8-block":  # DeepSeek-V4
+    if keys.data.get("expert_dtype") == "fp4" and formats.get("experts") == "fp8-block":  # DeepSeek-V4
         formats["experts"] = "mxfp4"
     formats["lm_head"] = scheme.of("lm_head", scheme.lm_head)
-    if any(
-        "bf16" in (scheme.of(f"layers.{layer}"), scheme.of("mtp.layers.0")) for layer in layers.get("mtp", ())
-    ):
+    if _mtp_in_16_bits(scheme, layers.get("mtp", ())):
         formats["mtp"] = "bf16"
-    first = (
-        "bf16" if scheme.default == "mxfp4" else scheme.default
-    )  # in such a checkpoint, only experts have mxfp4
+    # in a checkpoint with mxfp4, only experts have mxfp4
+    first = "bf16" if scheme.default == "mxfp4" else scheme.default
     kv = kv_of(settings)
     return {"weights": spelled(formats, first)} | ({"kv_dtype": kv} if kv else {})
+
+
+def _stated(keys: Keys, sidecar: Keys | None) -> tuple[Scheme, Keys] | None:
+    """The scheme of the checkpoint, and the mapping that states it. The result is None without a mapping."""
+    method = keys.mapping("quantization_config")
+    if sidecar and (inner := sidecar.mapping("quantization")):
+        scheme = modelopt(inner)
+        if method and scheme.default == "bf16" and method.data.get("quant_method") == "fp8":
+            # ModelOpt converted a checkpoint in fp8: the modules that it left alone remain in fp8
+            scheme = replace(scheme, default=fp8(method), kept=None)
+        return scheme, inner
+    return (scheme_of(method), method) if method else None
+
+
+def _mtp_in_16_bits(scheme: Scheme, layers: Sequence[int]) -> bool:
+    """Whether the checkpoint leaves a multi-token prediction layer at 16 bits. Files name such a layer by a
+    number after those of the model (DeepSeek), or ``mtp.layers.0`` (Qwen).
+    """
+    names = [f"layers.{layer}" for layer in layers] + ["mtp.layers.0"]
+    return bool(layers) and any(scheme.of(name) == "bf16" for name in names)
 
 
 def _mixed(layers: Counter[str]) -> str:
