@@ -117,6 +117,17 @@ def test_a_given_link_decides_the_transfer() -> None:
     assert slow.transfer_s > 50 * fast.transfer_s
 
 
+@pytest.mark.parametrize(
+    "link", ["50,0", "50,1.1", "50,1,1,1", "0", "-50", "50,1,-1", "50,", "2e6", "50,1,2e6", "50,1,nan"]
+)
+def test_a_wrong_rate_share_or_time_of_a_link_is_refused(link: str) -> None:
+    refused("kv_link: must be GB/S", pools, request_rate=2, kv_link=link)
+
+
+def test_a_pool_may_be_typed_in_capitals() -> None:
+    assert pools(request_rate=2, decode="1X8:DP8").decode == "1x8:dp8"
+
+
 def test_a_device_whose_link_nobody_measured_needs_a_given_one() -> None:
     """Half of 25 GB/s, of which the whole rate is reached if no share is given, and at least 3 ms."""
     ask = {"model": "llama-3.2-1b", "hardware": "a10", "input_len": 1000, "output_len": 100, "gamma": 0}

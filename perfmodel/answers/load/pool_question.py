@@ -13,6 +13,8 @@ from perfmodel.specs.devices.links import link_of
 
 FORM = re.compile(r"([1-9]\d{0,3})x([1-9]\d{0,3})(?::((?:dp|ep)\d{1,4}(?:,(?:dp|ep)\d{1,4})?))?")
 """Matches the instances of a pool, such as ``2x4`` or ``1x32:dp32,ep32``."""
+MOST = 1e6
+"""The largest rate of a link in GB/s, and the largest time of a transfer in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +37,9 @@ class Instances:
         return self.count * self.gpus
 
     @property
-    def layout(self) -> dict[str, Any]:
+    def layout(self) -> dict[str, int]:
         """The parallel degrees of one instance, as arguments of a question."""
-        return {"tp": self.gpus, "dp": self.dp, "ep": self.ep, "nodes": None}
+        return {"tp": self.gpus, "dp": self.dp, "ep": self.ep}
 
     @classmethod
     def of(cls, text: str, flag: str) -> "Instances":
@@ -70,6 +72,7 @@ class Transfer:
     - rate: bytes per second.
     - share: the share of this rate that a transfer reaches.
     - floor_s: time of the shortest transfer, in seconds.
+    - source: where the rate, the share and the shortest time come from.
     """
 
     rate: float
@@ -92,17 +95,20 @@ def parse_kv_link(given: object, flag: str) -> str:
     return text
 
 
-def _numbers(text: str, flag: str) -> list[float]:
-    """The one to three numbers of `parse_kv_link`. Raises InputError for other text."""
-    parts = text.split(",")
+def _numbers(text: str, flag: str) -> tuple[float, float, float]:
+    """RATE, SHARE and FLOOR of `parse_kv_link`. SHARE is 1 and FLOOR is 0 if the text ends before them.
+    Raises InputError for other text.
+    """
+    words = text.split(",")
+    words += ["1", "0"][len(words) - 1 :]
     try:
-        numbers = [float(part) for part in parts]
-    except ValueError:
-        numbers = []
-    good = 1 <= len(numbers) <= 3 and numbers[0] > 0 and all(0 < share <= 1 for share in numbers[1:2])
-    if not good or min(numbers) < 0 or max(numbers) > 1e6:
+        rate, share, floor_ms = (float(word) for word in words)
+        good = 0 < rate <= MOST and 0 < share <= 1 and 0 <= floor_ms <= MOST
+    except ValueError:  # a word is not a number, or there are more than three
+        good = False
+    if not good:
         raise refuse(flag, None, "GB/S[,SHARE[,FLOOR_MS]], such as 50,0.36,0.4", text)
-    return numbers
+    return rate, share, floor_ms
 
 
 def transfer_of(question: Any, gpu: GPUSpec) -> Transfer:
@@ -112,7 +118,5 @@ def transfer_of(question: Any, gpu: GPUSpec) -> Transfer:
     if question.kv_link is None:
         known = link_of(gpu, "--kv-link").transfer
         return Transfer(known.rate.si, known.share, known.floor_ms / 1e3, known.source)
-    rate, *others = _numbers(question.kv_link, "--kv-link")
-    share = others[0] if others else 1.0
-    floor_ms = others[1] if len(others) > 1 else 0.0
+    rate, share, floor_ms = _numbers(question.kv_link, "--kv-link")
     return Transfer(rate * 1e9, share, floor_ms / 1e3, "as given")
