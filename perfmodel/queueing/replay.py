@@ -36,10 +36,13 @@ def replay(
 ) -> ReplayedRequests:
     """Simulates all requests, and returns their times.
 
-    - clients: number of clients. Each client sends its next request when the previous request is answered. It
-      is None if requests arrive at the times in `requests`.
-    - lengths: the request lengths for which `steps` was computed. The first request of each client arrives at
-      its time in `requests`.
+    - lengths: the request lengths for which `steps` was computed.
+    - limits: the limits of the server.
+    - clients: number of clients. The first request of each client arrives at its time in `requests`. Each
+      client sends its next request when the previous request is answered. It is None if all requests arrive
+      at the times in `requests`.
+    - spread: standard deviation of the acceptance between requests.
+    - seed: seed of the random iterations.
     - cap: the largest number of requests at the server, like ``--max-concurrency`` of ``vllm bench serve``. A
       request beyond this number is sent when another request ends. Its latencies count from the time when it
       is sent.
@@ -49,14 +52,15 @@ def replay(
     queue = _requests(steps, requests, spread, seed, around)
     senders = Senders(queue, requests.shared, steps.own_s, clients, cap)
     cache = _cache(steps, lengths, requests)
-    first = steps.prefill is not None and steps.prefill.order is PassOrder.PROMPTS_FIRST
+    prompts_first = steps.prefill is not None and steps.prefill.order is PassOrder.PROMPTS_FIRST
     drafts = any(t.gamma for t in steps.table or (steps,))
     limits = replace(limits, max_num_seqs=limits.seats(drafts))
-    most = clients or cap or len(queue)
+    most_at_once = clients or cap or len(queue)
     groups = None
     if steps.prefill is not None and steps.prefill.groups > 1:
         groups = Groups(steps.prefill.groups, limits.balance_passes)
-    server = Server(pass_times(steps, lengths, most), limits, cache, queue, senders, first, groups)
+    passes = pass_times(steps, lengths, most_at_once)
+    server = Server(passes, limits, cache, queue, senders, prompts_first, groups)
     return server.run(requests.output_tokens)
 
 
@@ -72,7 +76,7 @@ def _requests(
     decoded = arrivals.output_tokens - 1
     work = np.maximum(iterations(drawn, decoded, spread, seed), 1) * gain
     if arrivals.gain is not None:
-        work = np.maximum(work / arrivals.gain, gain)
+        work = np.maximum(work / arrivals.gain, gain)  # at least one iteration
     late = np.random.default_rng([seed, 2]).random(decoded.size) < steps.passes_ahead
     columns = (arrivals.input_tokens, arrivals.output_tokens, work, decoded / work, arrivals.at_s, late)
     rows = zip(*(column.tolist() for column in columns), strict=True)
@@ -80,6 +84,9 @@ def _requests(
 
 
 def _cache(steps: StepTimes, lengths: Lengths, requests: Arrivals) -> Cache:
+    """The cache of the server. Requests share cached blocks only if their common parts are known, and the
+    server has a prefix cache.
+    """
     if requests.shared is not None and steps.cached is not None:
         return PrefixCache(steps.cached.room_tokens, steps.cached.law, requests.shared)
     return PrivateCache(lengths.context / steps.kv_share)

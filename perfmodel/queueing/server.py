@@ -1,9 +1,12 @@
 """Simulates a server pass by pass.
 
 A pass runs all decoding requests and fills the rest of its token budget with prompts. If the engine reads
-prompts first, prompts run in separate passes. If the caches need more memory than there is, the youngest
-request is preempted and its tokens are computed again, as in vLLM. Passes between two events are simulated in
-one step, so the replay of 10,000 requests takes about a second.
+prompts first, prompts run in separate passes. If it alternates between prompts and decoding, one simulated
+pass stands for both: its time is their sum, and first tokens come at its end.
+
+If the caches need more memory than there is, the youngest request is preempted and its tokens are computed
+again, as in vLLM. Passes between two events are simulated in one step, so the replay of 10,000 requests takes
+about a second.
 """
 
 import math

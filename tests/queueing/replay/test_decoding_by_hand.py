@@ -71,3 +71,12 @@ def test_a_request_that_gains_twice_as_much_takes_half_the_iterations() -> None:
     lucky = replay(DRAFTS, LENGTHS, Limits(), replace(requests, gain=np.array([2.0])))
     np.testing.assert_allclose((usual.e2e_s - usual.ttft_s) * 1000, 4 * 20)
     np.testing.assert_allclose((lucky.e2e_s - lucky.ttft_s) * 1000, 2 * 20)
+
+
+def test_a_short_answer_takes_an_iteration_however_much_its_drafts_gain() -> None:
+    """Two requests of two tokens beside their first need one iteration of two tokens each. Together they run
+    without a draft, which is two passes of a token each.
+    """
+    requests = Arrivals(np.zeros(2), np.array([100, 100]), np.array([3, 3]), gain=np.array([4.0, 4.0]))
+    met = replay(BY_BATCH, LENGTHS, Limits(), requests)
+    np.testing.assert_allclose((met.e2e_s - met.ttft_s) * 1000, 2 * 12)

@@ -15,13 +15,15 @@ from tests.queueing.replay.servers import LENGTHS, server
 
 @pytest.mark.parametrize(
     ("order", "budget", "at", "first", "last"),
-    [  # the first's second token beside the other's prompt, or its third after both prompts
+    [
+        # one simulated pass stands for a prompt's, 100 ms, and a decoding one, 10 ms
         (PassOrder.ALTERNATING, 101, [0, 105], [110, 220], [232, 232]),
+        # decoding waits for all prompts, and then takes a pass of 14 ms
         (PassOrder.PROMPTS_FIRST, 100, [0, 105, 105], [100, 210, 310], [324, 324, 324]),
     ],
 )
-def test_prompts_are_read_between_decoding_passes_or_before_them(order, budget, at, first, last) -> None:
-    """Prompts of 100 ms, one in a pass; a pass that only reads prompts decodes nothing."""
+def test_decoding_takes_turns_with_prompts_or_waits_for_all_of_them(order, budget, at, first, last) -> None:
+    """A pass reads one prompt, in 100 ms."""
     seconds = np.array([0.0, 1.0])
     prefill = PrefillTime(np.array([0.0, 1000.0]), seconds, 0.0, order=order)
     steps = replace(server([10, 12, 14]), prefill=prefill)
@@ -34,13 +36,16 @@ def test_prompts_are_read_between_decoding_passes_or_before_them(order, budget, 
 
 
 def test_a_prompt_read_in_parts_lets_a_shorter_one_end_first() -> None:
-    """Of 100 tokens 40 in a pass: the second's 30 are read beside the first 40 of the other."""
+    """Of 100 tokens 40 in a pass: the second's 30 are read beside the first 40 of the other. A pass takes
+    10 ms, and 0.5 ms per prompt token.
+    """
     prompts = np.array([100, 30])
     requests = Arrivals(np.zeros(2), prompts, np.array([1, 1]))
     limits = Limits(256, 8192, max_prompt_part=40)
     met = replay(server([10, 12]), LENGTHS, limits, requests)
-    first_ms = 45 + 30 + 20
-    np.testing.assert_allclose(met.ttft_s * 1000, [first_ms, 45])
+    both_ms = 10 + 0.5 * (40 + 30)
+    alone_ms = (10 + 0.5 * 40) + (10 + 0.5 * 20)
+    np.testing.assert_allclose(met.ttft_s * 1000, [both_ms + alone_ms, both_ms])
 
 
 def test_a_server_that_looks_for_requests_every_few_passes_lets_them_wait() -> None:
