@@ -9,7 +9,7 @@ import perfmodel as pm
 from perfmodel.specs.boundary.files import data_directory
 from tests.commands import run
 
-LLAMA = ("--model", "llama-3.3-70b", "--hardware", "h100", "--tp", "4", "--context", "8k")
+SERVER = ("--model", "llama-3.3-70b", "--hardware", "h100", "--tp", "4")
 BOTH = "llama-3.3-70b (shape of llama-3.1-70b) on "
 
 
@@ -26,12 +26,12 @@ BOTH = "llama-3.3-70b (shape of llama-3.1-70b) on "
     ids=" ".join,
 )
 def test_another_model_with_a_bundled_shape_is_named_with_it(words: tuple[str, ...], capsys) -> None:
-    assert BOTH in run(capsys, *words, *LLAMA).splitlines()[0]
+    assert BOTH in run(capsys, *words, *SERVER, "--context", "8k").splitlines()[0]
 
 
 def test_traffic_names_both_too(capsys) -> None:
     load = ("--input-len", "2k", "--output-len", "500", "--request-rate", "1")
-    assert run(capsys, "traffic", *LLAMA[:6], *load).startswith(BOTH)
+    assert run(capsys, "traffic", *SERVER, *load).startswith(BOTH)
 
 
 def test_json_has_the_model_as_named_and_its_shape() -> None:

@@ -19,6 +19,7 @@ LONG = replace(
     draft_kv="pqcache:1024,subvectors=2,bits=6,iterations=10",
     calibration="ideal",
 )
+"""A question with long names, for titles that hardly fit."""
 CHOICE = AdviseQuery(
     "llama-3.1-8b",
     "a100",
@@ -29,6 +30,7 @@ CHOICE = AdviseQuery(
     any_draft=True,
     max_tpot_ms=20,
 )
+"""A choice among three batches and two layouts, within a limit of TPOT."""
 
 
 def swept(**lists: Any) -> Sweep:

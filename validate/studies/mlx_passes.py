@@ -83,9 +83,9 @@ class ChipPasses(LlamaCppPasses):
 
 
 def _prompts_inside(row: MeasuredPass) -> float:
-    """The number of prompts in the time of a row (`ChipRun.prompts_of_a_token`). An iteration has those of
-    all its tokens.
+    """The number of prompts in the time of a row (`ChipRun.prompt_share_per_token`). An iteration has the
+    shares of all its tokens.
     """
     assert isinstance(row.run, ChipRun)
     tokens = row.run.stated("tokens_per_iteration") if row.figure == "iteration" else 1.0
-    return tokens * row.run.prompts_of_a_token
+    return tokens * row.run.prompt_share_per_token

@@ -30,8 +30,8 @@ class ChipRun(PublicRun):
         return arguments | {"draft_weights": self.draft_weights or None}
 
     @property
-    def prompts_of_a_token(self) -> float:
-        """The number of prompts in the published time of an output token.
+    def prompt_share_per_token(self) -> float:
+        """The share of a prompt's time that the published time of an output token contains.
 
         If the whole request was timed, it is one over the number of output tokens. Otherwise, it is 0. It is
         also 0 for models with experts, because no short prompt of these models was timed with MLX.

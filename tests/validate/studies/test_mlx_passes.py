@@ -15,7 +15,12 @@ from perfmodel.validate.studies.mlx_runs import ChipRun, mlx_runs
 from perfmodel.validate.studies.public_runs import RunKind
 from tests.refusals import refused
 
-WHOLE = next(run for run in mlx_runs() if run.id == "mlx-001")
+
+def run_of(row: str) -> ChipRun:
+    return next(run for run in mlx_runs() if run.id == row)
+
+
+WHOLE = run_of("mlx-001")
 """A speculation of 200 tokens behind a prompt of 30, which is in its rate."""
 DECODING = replace(WHOLE, id="decoding", measured_as="mean rate of decoding")
 
@@ -40,8 +45,14 @@ def seconds_of(*given: ChipRun) -> Array:
 
 
 def test_a_token_has_a_share_of_the_prompt_where_the_whole_request_was_timed() -> None:
-    assert WHOLE.prompts_of_a_token == 1 / 200
-    assert next(run for run in mlx_runs() if run.id == "mlx-003").prompts_of_a_token == 0.0, "decode alone"
+    assert WHOLE.prompt_share_per_token == 1 / 200
+    assert run_of("mlx-003").prompt_share_per_token == 0.0, "decode alone"
+    assert run_of("mlx-031").prompt_share_per_token == 0.0, "experts"
+
+
+def test_a_draft_has_the_weights_that_its_row_states() -> None:
+    asked = run_of("mlx-011").query_arguments()
+    assert (asked["weights"], asked["draft_weights"]) == ("8bit", "4bit")
 
 
 def test_a_time_with_the_prompt_inside_is_predicted_with_its_share_of_the_prompt() -> None:

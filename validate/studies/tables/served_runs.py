@@ -10,8 +10,8 @@ SERVED_HEAD = (
 
 
 def traffic(record: Record) -> Rows:
-    """The table of the short page: the errors by study and by engine. The costs of a request are those of a
-    fit without the runs of the same study and draft length.
+    """The table of ``docs/accuracy.md``: the errors by study and by engine. The costs of a request are those
+    of a fit without the runs of the same study and draft length.
     """
     yield ["served runs, their draft length left out", *SERVED_HEAD]
     yield from _served(record["traffic"]["length"])
