@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from perfmodel.validate.decoder import KVCache
+from perfmodel.validate.decoder import KVCache, Request, make_decoder
 from tests.validate.decoder.views import (
     GROWTH,
     LENGTHS,
@@ -110,3 +110,21 @@ def test_prompts_of_which_a_separate_draft_holds_nothing(method: str, lengths: l
     torch.testing.assert_close(attended(draft_view), attended(view("full", source)))
     grow(source, draft_view, GROWTH)
     torch.testing.assert_close(attended(draft_view), attended(view("full", source)))
+
+
+@torch.inference_mode()
+def test_a_draft_reads_no_more_of_a_sliding_layer_than_its_budget(make_model, prompts) -> None:
+    """The same weights with windows of 24 and of 8 tokens. A budget of 8 makes the first the second, and a
+    budget of 24 leaves the second as it is.
+    """
+
+    def hidden(window: int, draft_kv: str) -> Tensor:
+        model = make_model(num_hidden_layers=1, num_sliding_layers=1, sliding_window=window)
+        decoder = make_decoder(model, Request(len(prompts), 70, 20, 3, "self", draft_kv))
+        decoder.start(prompts, 20)
+        (draft,) = decoder.models
+        draft.view.begin()
+        return draft.run(torch.full((len(prompts), 1), 7))
+
+    torch.testing.assert_close(hidden(24, "topk:8"), hidden(8, "full"))
+    torch.testing.assert_close(hidden(8, "topk:24"), hidden(8, "full"))
