@@ -59,6 +59,7 @@ def test_usual_prompts_excuse_a_server_unless_requests_wait_or_the_log_has_a_sig
 
 def test_requests_that_wait_for_a_slow_step_are_not_its_cause() -> None:
     assert half_of(3.2, waiting=20.0) is Half.LOAD
+    assert half_of(3.2, waiting=1.0) is Half.LOAD
     assert half_of(3.2, waiting=20.0, log=EAGER) is Half.STEP
 
 
@@ -69,3 +70,16 @@ def test_a_server_that_is_faster_than_predicted_is_asked_about() -> None:
         "device those of the server?"
     )
     assert len(health_of(0.6).lines) == 1, "inside its interval"
+    assert len(health_of(1.4).lines) == 1, "inside its interval"
+
+
+def test_the_host_that_launches_a_draft_is_a_possible_cause_only_with_a_draft() -> None:
+    """A line of the log says nothing about it."""
+    launches = []
+    for drafted in ({"gamma": 0}, {"draft": "eagle3", "gamma": 3, "alpha": 0.7}):
+        answer = whatif("qwen3-32b", "h100", batch=8, context=4096, tp=2, **drafted)
+        slow = Pace(10 * answer.iteration_s, 0.0, 0.0)
+        *_, possible = health(slow, Expectation(answer, 1.0, None, 1e-3), "").lines
+        assert possible.startswith("not seen, but possible: a")
+        launches.append("a draft launched by the host" in possible)
+    assert launches == [False, True]
