@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates, Skip
-from perfmodel.answers.advice.load_order import near_tie, order, safest_of_best
+from perfmodel.answers.advice.load_order import PATIENCE, minds_queues, near_tie, order, safest_of_best
 from perfmodel.answers.advice.reach import at_load, load_of
 from perfmodel.answers.advice.served import Served, estimated, replayed
 from perfmodel.answers.advice.servers_needed import replicas_needed
@@ -144,7 +144,8 @@ def may_take(estimate: Served, most_s: float) -> bool:
 
 def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     """Whether another candidate is certainly better, even if the closed form has its largest error. A simpler
-    layout, or a layout with more room below the limits, may take slightly longer (`safest_of_best`).
+    layout, a layout with more room below the limits, or one without a queue may take longer
+    (`safest_of_best`).
 
     - estimate: the prediction for the candidate with the closed form.
     - served: the answer of `traffic` for the other candidate.
@@ -162,6 +163,8 @@ def _is_beaten(estimate: Served, served: Served, question: AdviseQuery) -> bool:
     off = MOST_OFF if estimate.row.doubts else 1.0
     if layout.simplicity < other.simplicity or (not by_tpot and question.latency_limits_ms):
         off *= 1.0 + near_tie(question)
+    if served.queues and not estimate.queues and minds_queues(question):
+        off *= PATIENCE
     if by_tpot:
         return estimate.tpot_s > off * served.tpot_s
     return layout.gpus >= other.gpus and estimate.request_s > off * served.request_s

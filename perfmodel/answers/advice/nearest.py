@@ -123,7 +123,9 @@ def served_by(question: AdviseQuery, reach: Reach, replicas: int) -> Served | No
     question. The baseline is not replayed. The result is None if the servers exceed the limits, or if the
     best draft length of a candidate with a draft is 0.
     """
-    estimate = on_servers(question, reach.candidate, reach.drafts, replicas)
+    server = reach.server.priced.question
+    seats = server.group_seats if server.opens else None
+    estimate = on_servers(question, reach.candidate, reach.drafts, replicas, seats=seats)
     row = reach.row(load_of(question), replicas)
     if estimate is None or row is None:
         return None
@@ -143,7 +145,8 @@ def _nearest(question: AdviseQuery, best: Carried, served: Served, alone: float)
         decided = verdict(scenario, float(question.context), speedup, interval, point.gamma)
     row = served.row
     limit = _limit(question, best.reach.largest.above or row)
-    in_memory = served.seats < served.asked.limits.max_num_seqs
+    without = served.asked if question.clients else replace(served.asked, max_num_seqs=question.max_num_seqs)
+    in_memory = served.seats < without.limits.max_num_seqs
     memory_binds = limit == "ttft" and Doubt.CROWDED in row.doubts and in_memory
     answer = traffic(replace(served.asked, closed_form=True))
     closed = next(each for each in answer.rows if each.gamma == row.gamma)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import Candidate, Candidates
-from perfmodel.answers.advice.servers_needed import HEADROOM, clients_each, question_of
+from perfmodel.answers.advice.servers_needed import HEADROOM, clients_each, fitting_seats, question_of
 from perfmodel.answers.load.largest_load import Largest, OneServer
 from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic_rows import TrafficRow
@@ -106,8 +106,12 @@ def _reach(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Iterato
         load = clients_each(question, [round(most)])
     else:
         load = {"request_rate": max(most, RATES[0])}
+    asked = question_of(question, candidate, drafts, **load)
+    if asked.opens:
+        fitting = fitting_seats(question, candidate, int(drafts)) // asked.dp
+        asked = replace(asked, max_num_seqs=max(1, min(asked.group_seats, fitting)))
     try:
-        server = OneServer.of(question_of(question, candidate, drafts, **load), drafts)
+        server = OneServer.of(asked, drafts)
     except InputError:
         return
     largest = server.largest(most, keeps)

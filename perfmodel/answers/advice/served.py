@@ -31,11 +31,6 @@ from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import MadeBy, TrafficRow
 from perfmodel.speculation import Workload, predict
 
-SPREAD = 4.0
-"""The number of running requests is assumed to exceed its mean by at most this many standard deviations."""
-GRANULE = 8
-"""The largest number of requests at once is a multiple of this number, like the sizes of CUDA graphs."""
-
 AS_SOON = 1.01
 """Servers have the engine's default number of seats instead of a larger one if a request then takes at most
 this many times as long. The value is an assumption.
@@ -86,13 +81,8 @@ class Served:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The warnings of `traffic` about the question and about the predicted row. The question has the same
-        largest number of requests at once as the printed command line.
-        """
-        asked = replace(self.asked, closed_form=True)
-        if not asked.max_concurrency:
-            asked = replace(asked, max_num_seqs=self.started_seats)
-        answer = traffic(asked)
+        """The warnings of `traffic` about the question and about the predicted row."""
+        answer = traffic(replace(self.asked, closed_form=True))
         return tuple(dict.fromkeys((*answer.warnings, *self.row.warnings)))
 
     @property
@@ -108,13 +98,10 @@ class Served:
 
     @property
     def started_seats(self) -> int:
-        """The largest number of requests at once in the command line of one server. For clients, the number
-        is `seats`. For a request rate, the number is about twice the mean number of running requests. If this
-        mean is small, the number of requests varies much, and the result is larger.
+        """The largest number of requests at once in the command line of one server. For a request rate, it is
+        that of the prediction.
         """
-        if self.asked.max_concurrency:
-            return self.seats
-        return min(self.seats, seats_beyond(self.row.running_mean))
+        return self.seats if self.asked.max_concurrency else self.asked.limits.max_num_seqs
 
     @property
     def command(self) -> str:
@@ -161,14 +148,6 @@ class Served:
         workload = Workload.of(float(point.batch), float(question.context), point.gamma)
         tpot_s = float(predict(s, workload, point.gamma).tpot_s)
         return replace(point, tpot_s=tpot_s, value=-tpot_s, most=-tpot_s)
-
-
-def seats_beyond(mean: float) -> int:
-    """A largest number of requests at once that a server rarely reaches, for a mean number of running
-    requests.
-    """
-    needed = mean + max(mean, SPREAD * math.sqrt(mean))
-    return GRANULE * math.ceil(needed / GRANULE)
 
 
 def estimated(question: AdviseQuery, candidate: Candidate, drafts: bool) -> Served | None:
@@ -273,16 +252,17 @@ def confirmed(question: AdviseQuery, served: Served, most_s: float = math.inf) -
 
 def _seats_of_line(question: AdviseQuery, estimate: Served) -> int | None:
     """The largest number of requests that an attention group runs at once in the printed command line, if
-    clients wait for a seat because memory is full; otherwise None. With more seats, the server would preempt
-    requests and compute their caches again. With latency limits the result is None too, because fewer seats
-    would keep a limit on TPOT by a long wait for the first token.
+    memory limits it or the load is a request rate; otherwise None. With more seats, the server would preempt
+    requests and compute their caches again. For clients with latency limits, the result is None too, because
+    fewer seats would keep a limit on TPOT by a long wait for the first token.
     """
     asked = estimate.asked
-    if question.latency_limits_ms or not asked.max_concurrency or not estimate.queues:
+    seats = max(1, estimate.seats // asked.dp)
+    if not asked.max_concurrency:
+        return seats
+    if question.latency_limits_ms or not estimate.queues:
         return None
-    if estimate.seats >= asked.limits.max_num_seqs:
-        return None
-    return max(1, estimate.seats // asked.dp)
+    return None if estimate.seats >= asked.limits.max_num_seqs else seats
 
 
 def _fewer_seats(question: AdviseQuery, estimate: Served) -> Iterator[int]:

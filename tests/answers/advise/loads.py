@@ -1,5 +1,6 @@
 """Questions about a load, and what `traffic` says of the servers of their answers."""
 
+import shlex
 from functools import cache
 
 from perfmodel.answers.advice.advice import Advice
@@ -21,6 +22,12 @@ def advised(model: str, hardware: str, request_rate: float) -> Advice:
 def alternative(answer: Advice, words: str) -> Alternative:
     """The alternative with these words."""
     return next(each for each in answer.alternatives if words in each.text)
+
+
+def seats_of(answer: Advice) -> dict[str, int]:
+    """The largest number of requests at once in the printed `traffic` command, as an argument."""
+    words = shlex.split(answer.traffic_command or "")
+    return {"max_num_seqs": int(words[words.index("--max-num-seqs") + 1])}
 
 
 def row_of(model: str, pick: Pick, servers: int, request_rate: float) -> TrafficRow:

@@ -6,7 +6,7 @@ from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.load.traffic import traffic
 from perfmodel.answers.point.whatif import whatif
 from perfmodel.errors import InputError
-from tests.answers.advise.loads import LOAD, advised, row_of
+from tests.answers.advise.loads import LOAD, advised, row_of, seats_of
 from tests.sampled import first_fast
 
 
@@ -23,8 +23,8 @@ def test_latency_throughput_and_share_within_limits_are_those_of_traffic(
     assert free.verdicts[0].gamma == p.gamma
     for p in (answer.chosen, answer.baseline):
         row = row_of(model, p, p.replicas, request_rate=rate)
-        assert p.tpot_s == pytest.approx(row.tpot_s.mean)
-        assert p.ttft_s == pytest.approx(row.ttft_s.mean)
+        assert p.tpot_s == pytest.approx(row.tpot_s.mean, rel=2e-3)  # fewer seats leave more memory
+        assert p.ttft_s == pytest.approx(row.ttft_s.mean, rel=2e-3)
         assert p.throughput_tokens_per_s == pytest.approx(row.output_tokens_per_s)
         per_gpu = p.replicas * row.output_tokens_per_s / p.gpus
         assert p.throughput_tokens_per_s_per_device == pytest.approx(per_gpu)
@@ -38,7 +38,8 @@ def test_a_layout_whose_closed_form_is_too_slow_is_still_simulated() -> None:
     """Its TPOT on four crowded servers is twice that of a replay."""
     load = {"model": "qwen3-32b", "hardware": "a100", "input_len": 16_000, "output_len": 200}
     a = advise(**load, gpus=4, request_rate=0.3, rate={"eagle3": "0.75"}, objective="latency")
-    one_of_four = traffic(**load, request_rate=0.3 / 4, draft="eagle3", rate="0.75", gamma=a.chosen.gamma)
+    server = {"draft": "eagle3", "rate": "0.75", "gamma": a.chosen.gamma} | seats_of(a)
+    one_of_four = traffic(**load, request_rate=0.3 / 4, **server)
     assert a.chosen.tpot_s <= one_of_four.rows[-1].tpot_s.mean * 1.01
 
 
@@ -60,7 +61,7 @@ def test_the_figure_of_the_objective_under_a_load(objective: str) -> None:
 def test_clients_are_divided_among_the_servers() -> None:
     answer = advise("llama-3.1-8b", "h100", clients=300, **LOAD)
     p = answer.chosen
-    each = {"max_concurrency": -(-300 // p.replicas), "output_std": 25}
+    each = {"max_concurrency": -(-300 // p.replicas), "output_std": 25} | seats_of(answer)
     a = traffic("llama-3.1-8b", "h100", tp=p.tp, draft=p.draft, **each, **LOAD)
     row = next(row for row in a.rows if row.gamma == p.gamma)
     assert p.tpot_s == pytest.approx(row.tpot_s.mean)
@@ -95,6 +96,7 @@ def test_a_shared_prefix_shortens_the_prompts_as_in_traffic() -> None:
     assert p.ttft_s < whole.chosen.ttft_s / 2
     assert "20480 (16384 shared) + 600 tokens" in shared.reason
     asked = {"max_concurrency": -(-16 // p.replicas), "prefix_len": 16384, "output_std": 30} | load
+    asked |= seats_of(shared)
     row = traffic("glm-4.5-air", "rtx-pro-6000", weights="fp8", gamma=0, tp=p.tp, dp=p.dp, ep=p.ep, **asked)
     assert p.ttft_s == pytest.approx(row.rows[0].ttft_s.mean)
     with pytest.raises(InputError, match="prefix_len: needs request_rate or clients"):

@@ -1,6 +1,6 @@
 """How many requests a server of `advise` runs at once."""
 
-from types import SimpleNamespace
+import shlex
 
 import pytest
 
@@ -8,19 +8,26 @@ import perfmodel as pm
 from perfmodel.answers.advice.advise import advise
 from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.candidates import find_candidates
-from perfmodel.answers.advice.served import Served, _seats_for
+from perfmodel.answers.advice.served import _seats_for
 from perfmodel.answers.advice.servers_needed import fitting_seats
 
 
 @pytest.mark.parametrize(
-    ("running", "seats", "started"),
-    [(1.0, 256, 8), (2.5, 256, 16), (9.0, 256, 24), (100.0, 256, 200), (100.0, 128, 128)],
+    ("server", "load"),
+    [
+        ({"model": "llama-3.1-8b", "hardware": "2xrtx-4090"}, {"request_rate": 0.1, "input_len": 24_000}),
+        (
+            {"model": "qwen3-8b", "hardware": "2xh100", "slo": "tpot:40"},
+            {"request_rate": 2, "input_len": 4000},
+        ),
+    ],
 )
-def test_a_rate_has_twice_its_running_requests_or_four_deviations_more(running, seats, started) -> None:
-    """2.5 and four times its root are 8.8, which is rounded up to a multiple of 8."""
-    asked = SimpleNamespace(max_concurrency=None)
-    served = SimpleNamespace(asked=asked, row=SimpleNamespace(running_mean=running), seats=seats)
-    assert Served.started_seats.fget(served) == started
+def test_at_a_rate_the_printed_line_and_the_traffic_command_have_the_same_seats(server, load) -> None:
+    answer = pm.advise(**server, **load, output_len=500)
+    line = shlex.split(answer.serve.lines["vllm"])
+    command = shlex.split(answer.traffic_command)
+    seats = [words[words.index("--max-num-seqs") + 1] for words in (line, command)]
+    assert seats[0] == seats[1]
 
 
 def test_a_shared_prefix_is_in_memory_once() -> None:

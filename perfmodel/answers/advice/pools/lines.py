@@ -10,7 +10,6 @@ from perfmodel.answers.advice.advise_query import AdviseQuery
 from perfmodel.answers.advice.one_server import line_of, nodes_text, serve
 from perfmodel.answers.advice.pools.instances import Drafting, Instance
 from perfmodel.answers.advice.ranking import PricedPoint
-from perfmodel.answers.advice.served import seats_beyond
 from perfmodel.answers.advice.servers import servers
 from perfmodel.answers.advice.servers_needed import fitting_seats
 from perfmodel.answers.load.pool_question import Instances
@@ -45,7 +44,7 @@ def lines_of(
     A prefill server also loads the draft, to fill the draft's cache. Its point has the draft length, the
     batch and the TPOT of the decode pool, because the draft's flags depend on nothing else.
 
-    - rate: requests per second of both pools, which decides how many requests a decode server runs at once.
+    - rate: requests per second of both pools.
     """
     gamma = pools.steps.gamma
     batch = max(1.0, pools.state(min(rate, pools.max_rate)).batch)
@@ -55,7 +54,7 @@ def lines_of(
     prompts = min(default, fitting_seats(question, prefill.candidate, gamma))
     sized = (
         ("prefill", pools.prefill, prefill, prompts),
-        ("decode", pools.decode, decode, min(seats_beyond(batch), pools.steps.seats)),
+        ("decode", pools.decode, decode, pools.steps.seats),
     )
     found = []
     for name, instances, instance, seats in sized:
