@@ -13,6 +13,7 @@ from perfmodel.speculation.tree_cost import (
     ServerShape,
     as_given,
     choose,
+    first_order_size,
     iteration_s,
     levels_within,
     speedup,
@@ -138,6 +139,8 @@ def test_a_given_tree_is_priced_as_it_runs() -> None:
     same = Growth(of_first_children, 4, 4).best(4, 4)
     expected_s = float(iteration_s(s, 4.0, 4096.0, same))
     assert chain.iteration_s == pytest.approx(expected_s, rel=1e-12)
+    assert chain.tree == same
+    assert chain.speedup == pytest.approx(float(speedup(s, 4.0, 4096.0, same)), rel=1e-12)
     refused(
         "at most 7 tokens of 2 steps of 2",
         as_given,
@@ -147,6 +150,37 @@ def test_a_given_tree_is_priced_as_it_runs() -> None:
         4096.0,
         ServerShape(2, 2, 8),
     )
+
+
+def test_a_server_has_as_many_children_per_node_as_its_steps_have_candidates() -> None:
+    """Of four tokens, 1 + 0.4 + 0.3 + 0.4 x 0.4 beats any other tree. A third child would add 0.3."""
+    tree = ServerShape(steps=2, candidates=2, verified=4).best_tree(TreeAcceptance.of([0.4, 0.3, 0.3]))
+    assert tree.parents == (-1, 0, 0, 1)
+    assert tree.tokens_per_iteration == pytest.approx(1.86)
+
+
+@pytest.mark.parametrize(
+    ("draft", "steps", "says"),
+    [
+        ("mtp:modules=2", 2, None),
+        ("mtp:modules=2", 3, "at most 3 with mtp, the root included"),
+        ("dflash:block=8", 7, None),
+        ("dflash:block=8", 8, "at most 8 with dflash, the root included"),
+        ("ngram", 1, "a draft that runs once per level of a tree"),
+    ],
+)
+def test_a_given_tree_has_a_level_below_the_root_per_step_of_the_draft(draft, steps, says) -> None:
+    given = scenario(draft=draft), TreeAcceptance.of([0.4]), 1.0, 1024.0, ServerShape(steps, 1, steps + 1)
+    if says:
+        refused(says, as_given, *given)
+    else:
+        assert as_given(*given).tree.levels == steps + 1
+
+
+@pytest.mark.parametrize(("batch", "size"), [(4.0, 73), (8.0, 36), (16.0, 18), (400.0, 1)])
+def test_the_rule_verifies_as_many_tokens_as_are_computed_while_the_weights_load(batch, size) -> None:
+    """An H100 computes 989e12 / 3.35e12 = 295 tokens with a bf16 weight in the time in which it loads it."""
+    assert first_order_size(scenario(calibration="ideal"), batch, 1.0, 300) == size == max(295 // batch, 1)
 
 
 def test_every_level_but_the_last_chooses_its_children() -> None:
