@@ -41,8 +41,8 @@ class Pillar(KVMethod):
         return np.greater(context, 0.0) * float(self.share < 1)
 
     def select_iteration(self, context: Floats, layout: KVLayout) -> Step:
-        """Verification writes one score per token and KV head. The selection reads the scores and writes a
-        list of indices.
+        """Verification writes one score per token and KV head, to which each query head of the group adds
+        its own with one FLOP. The selection reads the scores and writes a list of indices.
         """
         moved = SCORE_BYTES * layout.num_kv_heads * (2.0 * context + self.attended_tokens(context))
         return Step(context * layout.query_heads, moved, 1.0).times(self.beyond_budget(context))

@@ -1,5 +1,7 @@
 """Profiles and linear steps for planners."""
 
+import itertools
+
 import pytest
 
 import perfmodel as pm
@@ -37,10 +39,20 @@ def test_a_line_is_fitted_to_steps_and_prompts(predictor) -> None:
         assert line.seconds(batch, batch * context) == pytest.approx(
             predictor.step_s(batch, context), rel=0.3
         )
-    assert line.worst < 1.0
     assert min(line.fixed_s, line.token_s, line.cached_token_s) > 0
     one_context = linear_step(predictor, (1, 4), (2048,), ())
     assert one_context.seconds(4, 8192) == pytest.approx(predictor.step_s(4, 2048), rel=1e-6)
+
+
+def test_the_error_of_a_line_is_that_of_its_worst_pass(predictor) -> None:
+    """Of six decoding passes and one prompt."""
+    batches, contexts, prompt = (1, 16, 64), (1024, 8192), 2048
+    line = linear_step(predictor, batches, contexts, (prompt,))
+    errors = [line.seconds(prompt, 0) / predictor.prefill_s(prompt) - 1]
+    for batch, context in itertools.product(batches, contexts):
+        errors.append(line.seconds(batch, batch * context) / predictor.step_s(batch, context) - 1)
+    assert line.worst == pytest.approx(max(map(abs, errors)))
+    assert line.worst > 0.05
 
 
 def test_a_line_is_fitted_to_small_and_large_batches_and_prompts(predictor) -> None:

@@ -81,10 +81,10 @@ def test_a_method_says_what_it_is_and_attends_to_the_smaller_of_budget_and_conte
     assert not np.isnan(method.attended_tokens(np.asarray(np.inf)))
 
 
-@every_method
+@pytest.mark.parametrize("text", [*(kv.method(name).example for name in kv.names()), "pillar:1024"])
 @every_layout
-def test_a_context_within_the_budget_costs_what_the_full_cache_costs(name: str, layout: kv.KVLayout) -> None:
-    method = example(name)
+def test_a_context_within_the_budget_costs_what_the_full_cache_costs(text: str, layout: kv.KVLayout) -> None:
+    method = kv.parse_kv(text)
     full = kv.parse_kv("full")
     if method.budget is not None:
         context = np.array([1.0, 100.0, float(method.budget) - 0.5, float(method.budget)])

@@ -264,7 +264,7 @@ def test_a_share_leaves_tokens_out_of_every_context_unless_it_is_all() -> None:
         ("quantized,group={}", (1,), (0,)),
         ("pillar,share={}", (0.01, 1), (0, 1.01)),
         ("streamingllm:1,sinks={}", (0,), (1,)),
-        *((f"{method}:{{}}", (1, 2**40), (0, 2**40 + 1)) for method in ("h2o", "tova", "topk")),
+        *((f"{method}:{{}}", (1, 2**40), (0, 2**40 + 1)) for method in ("h2o", "tova", "topk", "pillar")),
     ],
 )
 def test_options_at_the_ends_of_what_is_allowed(text: str, allowed: tuple, refused: tuple) -> None:
