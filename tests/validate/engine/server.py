@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 
+from perfmodel.validate.engine.driver import TRIAL
+
 HEAD = b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"
 NOT_FOUND = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"
 Pieces = Iterator[bytes]
@@ -124,3 +126,19 @@ class Engine:
 def serving(engine: Engine) -> AbstractContextManager[str]:
     """The URL of a server of it."""
     return serving_bytes(engine.answer)
+
+
+class OutOfBlocks(Engine):
+    """Has no room for prompts of some lengths once it has answered the trial request."""
+
+    def __init__(self, lengths: set[int]) -> None:
+        super().__init__()
+        self.lengths = lengths
+
+    def answer(self, path: str, head: bytes, body: bytes) -> Pieces:
+        request = json.loads(body or b"{}")
+        timed = request.get("max_tokens") != TRIAL.tokens
+        if timed and len(request.get("prompt", ())) in self.lengths:
+            text = b"out of blocks"
+            return iter([b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\n" + text])
+        return super().answer(path, head, body)

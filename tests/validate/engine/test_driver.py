@@ -2,7 +2,6 @@
 judged.
 """
 
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -12,13 +11,13 @@ import pytest
 
 from perfmodel.cli import run
 from perfmodel.validate.engine import api_key, client
-from perfmodel.validate.engine.driver import TRIAL, ServerLoad, check, measure, served_gamma
+from perfmodel.validate.engine.driver import ServerLoad, check, measure, served_gamma
 from perfmodel.validate.engine.formats import read
 from perfmodel.validate.engine.record import read_engine_record
 from perfmodel.validate.engine.timing import GivenFacts
 from tests.refusals import refused
 from tests.validate.engine.hostile_server import FAULTS, KEY_FORMS, NOT_WHOLE, broken, repeating
-from tests.validate.engine.server import HEAD, NOT_FOUND, Engine, serving
+from tests.validate.engine.server import HEAD, NOT_FOUND, Engine, OutOfBlocks, serving
 
 LOAD = ServerLoad(batch=2, prompt=8, tokens=24)
 ASK = [
@@ -105,23 +104,8 @@ def test_a_run_is_a_record_that_another_run_is_added_to(tmp_path, monkeypatch, c
     assert (tmp_path / "here-1" / "h100-sxm-80gb.vllm-9.9.yaml").is_file()
 
 
-class OutOfBlocks(Engine):
-    """Has no room for prompts of some lengths once it has answered the trial request."""
-
-    lengths: set[int]
-
-    def answer(self, path: str, head: bytes, body: bytes) -> Iterator[bytes]:
-        request = json.loads(body or b"{}")
-        timed = request.get("max_tokens") != TRIAL.tokens
-        if timed and len(request.get("prompt", ())) in self.lengths:
-            text = b"out of blocks"
-            return iter([b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\n" + text])
-        return super().answer(path, head, body)
-
-
 def test_a_point_that_fails_is_a_row_and_of_nothing_but_faults_nothing_is_kept(tmp_path, capsys) -> None:
-    engine = OutOfBlocks()
-    engine.lengths = {8, 16}
+    engine = OutOfBlocks({8, 16})
     ask = ["validate", "engine", *ASK, "--results", str(tmp_path), "--url"]
     fault = "--url: /v1/completions: HTTP 500: out of blocks"
     with serving(engine) as url:
