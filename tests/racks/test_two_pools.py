@@ -53,6 +53,29 @@ def test_percentiles_of_ttft_are_those_of_served_requests(rate: float, cv: float
         assert predicted == pytest.approx(np.quantile(times, share), rel=0.12)
 
 
+def test_arrivals_in_bursts_are_spread_over_the_instances() -> None:
+    """Three times the variance of Poisson arrivals is twice that variance at each of two instances."""
+    one, two = Instances(1, 8), Instances(2, 8)
+    alone, both = (
+        TwoPools(prefill, one, Lengths(1000.0, 100.0), STEPS, Prompts(1.0, 1.0), TRANSFER_S, arrivals=bursts)
+        for prefill, bursts in ((one, 2.0), (two, 3.0))
+    )
+    assert both.state(1.0).queue_s == pytest.approx(alone.state(0.5).queue_s)
+
+
+def test_the_distribution_of_ttft_has_the_mean_of_the_state() -> None:
+    pools = pools_with(np.full(64, 0.05), prefill_s=1.0)
+    state = pools.state(0.5)
+    assert pools.times(state).ttft.mean == pytest.approx(state.ttft_s)
+
+
+def test_pools_on_which_no_request_fits_serve_none() -> None:
+    pools = pools_with(np.full(1, 0.05))
+    pools = replace(pools, steps=replace(pools.steps, seats=0))
+    assert (pools.decode_rate, pools.max_rate) == (0.0, 0.0)
+    assert np.isnan(pools.ratio)
+
+
 def test_a_state_between_two_states() -> None:
     low = PoolState(1.0, 2.0, 0.01, 0.02, 0.3, 0.0, 0.5)
     high = PoolState(5.0, 6.0, 0.05, 0.06, 0.7, 0.4, 0.9)
@@ -112,6 +135,7 @@ def test_more_requests_than_the_capacity_saturate_the_pools() -> None:
     assert below.slo_share == pytest.approx(1.0, abs=0.01)
     assert above.slo_share == 0.0
     assert row_at_rate(pools, 2.0, {}).slo_share is None
+    assert (pools.share_within(limits_s, 0.5), pools.share_within(limits_s, 2.0)) == (below.slo_share, 0.0)
     assert above.request_rate == pytest.approx(0.8, rel=2e-3)
     assert above.decode_used == pytest.approx(1.0, rel=2e-3)
     assert above.limits == "decode"

@@ -1,6 +1,7 @@
 """Intervals of ``traffic``: of TPOT by its fit, and of TTFT and throughput by that of TPOT."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,23 +15,21 @@ from perfmodel.answers.load.traffic_rows import Percentiles, TrafficRow
 from perfmodel.answers.question import Query, resolve
 from perfmodel.specs import Z
 from perfmodel.specs.engines.request_costs import request_constants
-from perfmodel.speculation import Acceptance, step_log_error
+from perfmodel.speculation import Acceptance, Scenario, step_log_error
 
 
-@pytest.mark.parametrize(
-    ("rate", "clients", "factor", "ttft", "tokens"),
-    [  # requests of 1 s and 2 s, with passes up to twice as slow and as fast; at most 2 requests/s
-        (None, 8, 2.0, (0.5, 2.0), (300 / 6, 300 / 1.5)),
-        (0.5, None, 2.0, (0.5, 2.0), (100, 100)),
-        (1.5, None, 2.0, None, (100 / 1.5, 100)),
-        (3.0, None, 2.0, None, (50, 150)),
-        (1.5, 8, 1.0, (math.exp(-Z * 0.22), math.exp(Z * 0.22)), (300 / 3.4360, 300 / 2.6964)),  # vLLM's own
-    ],
-)
-def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
+def on_h100() -> Scenario:
+    return resolve(Query(model="llama-3.1-8b", hardware="h100", batch=1, context=1000, gamma=0))
+
+
+def served_row(rate: float | None, clients: int | None, factor: float) -> TrafficRow:
+    """First tokens after 1 s and whole requests of 3 s, or a server that is saturated at 3 requests/s.
+
+    - factor: the error of the TPOT, at either end.
+    """
     tpot, *more = (Percentiles(seconds, *[seconds] * 3) for seconds in (0.01, 1.0, 3.0))
     first, whole = more if rate != 3.0 else (None, None)
-    row = TrafficRow(
+    return TrafficRow(
         request_rate=rate,
         concurrency=clients,
         gamma=0,
@@ -45,10 +44,31 @@ def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients
         tpot_interval=(0.01 / factor, 0.01 * factor),
         tokens_per_iteration=1.0,
     )
-    scenario = resolve(Query(model="llama-3.1-8b", hardware="h100", batch=1, context=1000, gamma=0))
-    widened = with_intervals(row, math.log(factor) / Z, scenario)
+
+
+@pytest.mark.parametrize(
+    ("rate", "clients", "factor", "ttft", "tokens"),
+    [  # requests of 1 s and 2 s, with passes up to twice as slow and as fast; at most 2 requests/s
+        (None, 8, 2.0, (0.5, 2.0), (300 / 6, 300 / 1.5)),
+        (0.5, None, 2.0, (0.5, 2.0), (100, 100)),
+        (1.5, None, 2.0, None, (100 / 1.5, 100)),
+        (3.0, None, 2.0, None, (50, 150)),
+        (1.5, 8, 1.0, (math.exp(-Z * 0.22), math.exp(Z * 0.22)), (300 / 3.4360, 300 / 2.6964)),  # vLLM's own
+    ],
+)
+def test_intervals_of_ttft_and_throughput_follow_from_that_of_tpot(rate, clients, factor, ttft, tokens):
+    row = served_row(rate, clients, factor)
+    widened = with_intervals(row, math.log(factor) / Z, on_h100())
     assert widened.ttft_interval == (ttft and pytest.approx(ttft))
     assert widened.throughput_interval == pytest.approx(tokens, rel=1e-3)
+
+
+@pytest.mark.parametrize(("rate", "clients"), [(0.5, None), (None, 8)])
+def test_a_server_on_which_no_request_fits_has_no_intervals(rate, clients) -> None:
+    row = replace(served_row(rate, clients, 2.0), saturation_rate=0.0)
+    widened = with_intervals(row, math.log(2.0) / Z, on_h100())
+    assert widened.ttft_interval is None
+    assert widened.throughput_interval is None
 
 
 def test_an_iteration_errs_as_one_row_of_a_ratio_and_no_less_than_a_step() -> None:
@@ -76,6 +96,11 @@ def test_llama_cpp_states_no_interval_of_a_ttft_that_was_never_fitted(capsys) ->
     assert row.ttft_interval is None
     assert row.throughput_interval is None
     assert any("TTFT is a rough guide without an interval" in warning for warning in answer.warnings)
+    (open_loop,) = pm.traffic(
+        "qwen3.6-27b", "rtx-3090", 8024, 256, weights="q4_k_m", request_rate=0.01, gamma=0
+    ).rows
+    assert open_loop.ttft_interval is None
+    assert open_loop.throughput_interval is not None
     (served,) = pm.traffic("qwen3-8b", "h100", **ask).rows
     assert served.ttft_interval is not None
 
