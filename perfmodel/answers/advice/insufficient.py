@@ -143,9 +143,9 @@ class Insufficient:
         yield from in_formats(question, self._promising(layouts), most, limits, gpus)
 
     def _with_changes(self) -> Instead:
-        """One server for each change with which the model fits. For the change to try first, the servers are
-        those for the load. This change loses the least precision of those with a seat for every request. If
-        there is none, it is the first one without a load.
+        """One server for each change with which the model fits. The change to try first loses the least
+        precision of those with a seat for every request. If there is none, it is the first one without a
+        load.
         """
         changed = with_changes(without_load(self.search.question), self.why.ways)
         if not changed.ways:
@@ -156,11 +156,23 @@ class Insufficient:
         for way in kept if first in kept else [*kept, first]:
             found = self._sufficient(way)
             if found is not None and not found[1].queues:
-                return changed.with_first(way, (found[0],))
+                return self._on_other_devices(changed.with_first(way, (found[0],)))
             enough[way.text] = None if found is None else found[0]
         queued = enough[first.text]
         under_load = tuple(self._largest_part(first)) if queued is None else (queued,)
-        return changed.with_first(first, under_load)
+        return self._on_other_devices(changed.with_first(first, under_load))
+
+    def _on_other_devices(self, instead: Instead) -> Instead:
+        """The same servers, with those on other devices, or on more devices, for the load."""
+        servers = dict[str, Alternative]()
+        for each in instead.of_ways:
+            if each.way.on_given_devices or each.server in instead.alternatives[:1]:
+                continue
+            found = self._sufficient(each.way)
+            part = islice(self._largest_part(each.way), 1)
+            for server in part if found is None else (found[0],):
+                servers[each.way.text] = server
+        return instead.with_loads(servers)
 
     def _sufficient(self, way: Way) -> tuple[Alternative, Served] | None:
         """The servers that serve the load after a change; None if none do."""
@@ -168,7 +180,10 @@ class Insufficient:
         opening, changed, served = best_with_seats(way.opening, changed, _layouts_of(changed))
         if served is None:
             return None
-        return started(f"{opening} {enough_text(served)}", changed, served), served
+        words = enough_text(served)
+        if changed.gpus != self.search.question.gpus:  # the opening states the number of GPUs
+            words = f"these suffice: {served_with_draft(served)}"
+        return started(f"{opening} {words}", changed, served), served
 
     def _largest_part(self, way: Way) -> Iterator[Alternative]:
         """The servers that serve the largest part of the load after a change, and others with smaller number

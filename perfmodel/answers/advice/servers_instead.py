@@ -2,6 +2,7 @@
 to run first.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -49,6 +50,18 @@ class Instead:
             (ServerOfWay(way, under_load[0]), *of_other_ways),
             (way, *other_ways),
         )
+
+    def with_loads(self, servers: Mapping[str, Alternative]) -> "Instead":
+        """These servers, with those for the load in the place of servers without a load.
+
+        - servers: text of a change -> its server for the load.
+        """
+        of_ways = tuple(
+            ServerOfWay(each.way, servers.get(each.way.text, each.server)) for each in self.of_ways
+        )
+        pairs = [(old.server, new.server) for old, new in zip(self.of_ways, of_ways, strict=True)]
+        alternatives = (next((new for old, new in pairs if old == each), each) for each in self.alternatives)
+        return Instead(tuple(alternatives), of_ways, self.ways)
 
     def run_first(self) -> RunFirst | None:
         """The server to run first. It is the server of the first change that keeps the devices of the

@@ -291,3 +291,13 @@ def test_four_bits_are_named_in_the_format_of_a_known_checkpoint() -> None:
     assert "batch 4 would fit with --weights int4-g128, " in answer.reason
     assert answer.run_first.startswith("Run the server with --weights int4-g128 first")
     assert "-AWQ" in answer.first_line
+
+
+def test_other_devices_that_would_fit_are_said_with_the_load() -> None:
+    load = {"clients": 8, "input_len": 16384, "output_len": 1024}
+    answer = advise("qwen3-30b-a3b-2507", "rtx-5090", gpus=1, **load)
+    _, more, other = (each.text for each in answer.alternatives)
+    on_four = advise("qwen3-30b-a3b-2507", "rtx-5090", gpus=4, **load).chosen
+    assert more.startswith(f"With --gpus 4 these suffice: {on_four.layout}, no draft, TTFT 4.")
+    assert f"TPOT {1e3 * on_four.tpot_s:.0f} ms" in more
+    assert other.startswith("On rtx-pro-6000-96gb 1 GPU suffices: TP 1, eagle3, ")
