@@ -66,10 +66,10 @@ def test_six_rows_of_other_layouts_are_printed_unless_all_are_asked_for(of_exper
 
 def test_degrees_of_attention_groups_are_said_as_arguments(of_experts: Advice, capsys) -> None:
     print_table(of_experts, False)
-    says = "In these arguments, TP 1 DP 8 EP 8 is --tp 8 --dp 8 --ep 8: --tp counts all devices of a server."
+    says = "For this tool, TP 1 DP 8 EP 8 is --tp 8 --dp 8 --ep 8: --tp counts all devices of a server."
     assert says in capsys.readouterr().out
     print_table(advise("gpt-oss-120b", "4xh100", tp=(4,), dp=2, ep=1, context=8192, draft=[]), False)
-    assert "In these arguments, TP 2 DP 2 is --tp 4 --dp 2: " in capsys.readouterr().out
+    assert "For this tool, TP 2 DP 2 is --tp 4 --dp 2: " in capsys.readouterr().out
 
 
 def test_a_front_shows_both_ends_and_points_at_equal_distances_between(of_experts: Advice, capsys) -> None:
