@@ -135,6 +135,8 @@ def test_the_batch_of_a_rank_is_said() -> None:
         ({"nodes": "two"}, "nodes: must be NODESxDEVICES"),
         ({"nodes": "9x8", "ep": 72, "dp": 72}, "see redundant_experts"),
         ({"hardware": "gb200-nvl72", "nodes": "2x64"}, "nvl72.yaml has no table between racks"),
+        ({"model": "qwen3-8b", "redundant_experts": 8}, "must be 0 for qwen3-8b, which has no experts"),
+        ({"model": "llama-3.2-1b", "pp": 17}, "pp: must be at most the 16 layers of llama-3.2-1b, given 17"),
         ({"hardware": "mi300x", "nodes": "2x8"}, "rdma-amd.yaml has no table allreduce"),
         (
             {"nodes": "2x8", "ep": 16, "dp": 16, "overlap": "two-batch", "engine": "trtllm"},
@@ -152,6 +154,54 @@ def test_what_is_missing_is_named_in_one_line(changes: dict[str, Any], message: 
         pm.whatif(**V3 | {"batch": 1} | changes)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+DRAFTED = {"gamma": 3, "draft": "mtp", "alpha": 0.7}
+WIDE = {"nodes": "4x8", "ep": 32, "dp": 32}
+
+
+@pytest.mark.parametrize(
+    ("changes", "warning"),
+    [
+        (WIDE | {"batch": 64}, "measured from 128 tokens per rank on; for 2 the time"),
+        (WIDE | {"batch": 64} | DRAFTED, "measured from 128 tokens per rank on; for 8 the time"),
+        (WIDE, "assumed to have 1.76 times the mean tokens, as published without redundant experts"),
+        (
+            WIDE | {"redundant_experts": 32},
+            "assumed to have 1.18 times the mean tokens, as published with red",
+        ),
+        (
+            {"hardware": "gb200", "tp": 72, "ep": 72, "dp": 72, "redundant_experts": 32},
+            "measured on up to 64 ranks, given 72",
+        ),
+        ({"pp": 2, "tp": 8} | DRAFTED, "few versions of engines combine pipeline stages and speculation"),
+    ],
+)
+def test_what_was_not_measured_is_a_warning(changes: dict[str, Any], warning: str) -> None:
+    answer = pm.whatif(**V3 | {"batch": 4096} | changes)
+    assert any(warning in said for said in answer.warnings)
+
+
+def test_what_is_usual_is_no_warning() -> None:
+    """Pipeline stages without a draft, 128 tokens of each rank, and nodes that can have only one device."""
+    staged = pm.whatif(**V3, tp=8, pp=2, batch=8)
+    assert not any("pipeline stages and speculation" in warning for warning in staged.warnings)
+    full = pm.whatif(**V3, **WIDE, batch=32 * 128)
+    assert not any("measured from" in warning for warning in full.warnings)
+    sparks = pm.whatif("qwen3-32b", "dgx-spark", 1, 4096, 0, tp=2, weights="fp8")
+    assert not any("no --nodes was given" in warning for warning in sparks.warnings)
+
+
+def test_redundant_experts_never_make_the_fullest_rank_fuller() -> None:
+    """Two ranks of 64 experts each are more even than the published 1.18 of 32 ranks with copies."""
+    two = {"model": "qwen3-30b-a3b", "nodes": "2x1", "ep": 2, "dp": 2, "batch": 512}
+    plain, copies = (pm.whatif(**V3 | two, redundant_experts=count) for count in (0, 2))
+    of_plain, of_copies = (resolve(answer.query).layout.imbalance for answer in (plain, copies))
+    assert of_copies <= of_plain < 1.18
+
+
+def test_cards_without_a_direct_link_are_one_node_whatever_their_number() -> None:
+    assert resolve(Query("qwen3-32b", "l40s", 1, 4096, gamma=0, tp=16)).machine.fabric is None
 
 
 def calls_of(**question: Any) -> int:
