@@ -23,6 +23,9 @@ NO_WEIGHTS = "ngram"
 LIKELY_ALPHA = 0.85
 """Largest acceptance that a draft model may need to be named. Few published draft models accept more."""
 
+JUST_ABOVE = 1.0 + 1e-9
+"""A draft pays off with its break-even acceptance times this factor, whichever way numbers were rounded."""
+
 
 def likely_gains(query: AdviseQuery, baseline: PricedPoint) -> tuple[TypicalGain, ...]:
     """The likely gain of each draft whose acceptance is unknown and that the engine runs. The layout is that
@@ -133,22 +136,22 @@ def to_be_trained(query: AdviseQuery, kind: str) -> str:
 def named_point(
     query: AdviseQuery, baseline: PricedPoint, would_pay: tuple[BreakEven, ...]
 ) -> PricedPoint | None:
-    """The best batch for measuring the acceptance of the draft of `named_to_measure`, with the draft length
-    of its break-even acceptance. The result is None without such a draft. No typical acceptance is known for
-    this draft, so the batch is found with its break-even acceptance.
+    """The batch and draft length with which the acceptance of the draft of `named_to_measure` is measured. No
+    typical acceptance is known for this draft, so they are those of its break-even acceptance. The result is
+    None without such a draft.
     """
     even = named_to_measure(query, would_pay)
     return None if even is None else break_even_point(query, baseline, even)
 
 
 def break_even_point(query: AdviseQuery, baseline: PricedPoint, even: BreakEven) -> PricedPoint | None:
-    """The best batch for a draft with its break-even acceptance, with the draft length of this acceptance."""
+    """The only batch and draft length with which a draft pays off from its break-even acceptance."""
     named = Named.of(query)
     precision = named.precision(query)
     for name, kv in without_acceptance(query):
         if make_draft(name, named.target, precision, 1, kv).name == even.draft:
-            point = _point_at(query, baseline, name, (even.smallest_alpha,) * query.max_gamma)
-            return None if point is None else replace(point, gamma=even.gamma)
+            alpha = min(even.smallest_alpha * JUST_ABOVE, 1.0)
+            return _point_at(query, baseline, name, (alpha,) * query.max_gamma)
     return None
 
 

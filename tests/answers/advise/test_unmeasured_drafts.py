@@ -104,6 +104,15 @@ def test_the_line_to_measure_drafts_as_many_tokens_as_the_stated_break_even() ->
     assert pm.whatif("llama-3.3-70b", "apple-m3-max-128gb", batch=1, **longer, **place).speedup < 0.9
 
 
+def test_the_line_to_measure_has_as_many_seats_as_the_stated_break_even() -> None:
+    """Of these batches only 16 meets the bound with this draft and gains at the break-even acceptance."""
+    bounded = {"context": 1024, "batch": (1, 4, 16, 27), "max_tpot_ms": 12}
+    answer = advise("qwen3-30b-a3b-2507", "h100", draft=["qwen3-0.6b"], **bounded)
+    assert "(qwen3-0.6b, gamma 5, batch 16)" in answer.reason
+    assert " --max-num-seqs 16 " in answer.serve_option.vllm_line
+    assert '"num_speculative_tokens": 5' in answer.serve_option.vllm_line
+
+
 def test_the_own_layer_of_a_model_is_named_beside_another_draft() -> None:
     answer = advise("qwen3-next-80b-a3b", "4xh100", context=8192)
     own = "The checkpoint has its own mtp layer, whose acceptance is not known: likely "
