@@ -17,6 +17,7 @@ from perfmodel.answers.load.slo import SHARE_WANTED
 from perfmodel.answers.load.traffic_query import TrafficQuery
 from perfmodel.answers.load.traffic_rows import TrafficRow
 from perfmodel.answers.load.traffic_words import RATES
+from perfmodel.answers.question import resolve_costs
 from perfmodel.answers.question.arguments import MOST_SEATS
 from perfmodel.queueing.kv_room import with_prefix_once
 from perfmodel.queueing.load import Lengths
@@ -36,6 +37,8 @@ clients times this factor. This is an assumption.
 """
 MOST_SERVERS = 64
 """Largest number of servers among which clients are divided, if the latency limits decide the number."""
+SPARE = 2.0
+"""Memory counts as short if fewer requests than the clients times this factor fit. This is an assumption."""
 QUEUE = 1.1
 """Requests count as waiting if the mean number of requests at a server is more than this many times the
 largest number that it runs at once.
@@ -48,14 +51,28 @@ def question_of(question: AdviseQuery, candidate: Candidate, drafts: bool, **loa
     - load: the load as arguments of `traffic`.
 
     The question states the largest number of requests at once, as the printed command does. Clients get a
-    seat each, even if they are more than the engine's default number of seats, up to `MOST_SEATS`.
+    seat each, even if they are more than the engine's default number of seats, up to `MOST_SEATS`. If memory
+    is short, they are the only seats, because seats that are never used take memory from the cache.
     """
     asked = _of_candidate(question, candidate, drafts, **load)
     if asked.max_num_seqs is None and asked.max_concurrency:
-        seats = min(seats_of_group(max(asked.max_concurrency), asked.dp), MOST_SEATS)
-        if seats > asked.group_seats:
+        clients = max(asked.max_concurrency)
+        alone = asked.dp == 1 and clients == question.clients
+        seats = min(clients if alone else seats_of_group(clients, asked.dp), MOST_SEATS)
+        if seats > asked.group_seats or _is_memory_short(question, candidate, asked):
             return replace(asked, max_num_seqs=seats)
     return asked.planned
+
+
+def _is_memory_short(question: AdviseQuery, candidate: Candidate, asked: TrafficQuery) -> bool:
+    """Whether few more requests than the clients of a server fit in its memory with the engine's default
+    number of seats. With latency limits, the number of servers is searched, and the seats are not changed.
+    """
+    if question.latency_limits_ms:
+        return False
+    scenario = resolve_costs(replace(candidate.asked, max_num_seqs=asked.group_seats))
+    fitting = float(room(scenario, 1.0, 0.0, question).max_batch)
+    return fitting < SPARE * asked.most_at_once
 
 
 def seats_of_group(clients: int, groups: int) -> int:

@@ -98,3 +98,13 @@ def test_servers_without_a_draft_have_the_seats_that_the_warning_names() -> None
     more = advise("gpt-oss-120b", "1xrtx-pro-6000", **load, max_num_seqs=10)
     assert "--max-num-seqs 10" in more.serve_option.lines["vllm"]
     assert answer.baseline.throughput_tokens_per_s > 1.03 * more.baseline.throughput_tokens_per_s
+
+
+def test_short_memory_has_a_seat_for_each_client_and_no_more() -> None:
+    """The logits of the default of 1024 seats would leave memory for 16 requests."""
+    load = {"clients": 24, "input_len": 3072, "output_len": 800}
+    answer = advise("gpt-oss-120b", "1xh100", **load)
+    assert answer.traffic_command.endswith(" --max-num-seqs 24")
+    assert "--max-num-seqs 24 " in answer.serve.lines["vllm"]
+    default = advise("gpt-oss-120b", "1xh100", **load, max_num_seqs=1024)
+    assert answer.chosen.throughput_tokens_per_s > 1.4 * default.chosen.throughput_tokens_per_s
