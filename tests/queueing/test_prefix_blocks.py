@@ -84,3 +84,16 @@ def test_the_prompt_of_a_preempted_request_counts_once(preempted: bool, hit_rate
         if number:
             cache.leave(request, 0.0, keep=False)
     assert cache.hit_rate == hit_rate
+
+
+def test_a_prompt_of_several_nodes_loses_its_end_first_and_hits_up_to_the_first_gap() -> None:
+    """Three shared nodes of 10 tokens; 20 of the 30 are evicted after a request of 35."""
+    path = ((0, 10), (1, 10), (2, 10))
+    blocks = BlockCache(HitLaw(10), Shared([path, ((2, 10),), path], [None] * 3))
+    blocks.enter(0, 35, *blocks.find(0, 35))
+    assert blocks.leave(0, 0) == 35
+    assert list(blocks.idle) == [-1, 2, 1, 0]  # the request's own 5 tokens first
+    blocks.trim(10)
+    assert list(blocks.idle) == [0]
+    blocks.enter(1, 15, *blocks.find(1, 15))  # computes the last node again
+    assert blocks.find(2, 35) == (10, 25)  # without the middle one, the last one is no hit

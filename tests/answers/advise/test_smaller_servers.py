@@ -101,3 +101,29 @@ def test_smaller_weights_for_a_load_on_any_gpus_must_save_one(monkeypatch) -> No
     found = list(smaller_servers.smaller_servers(SimpleNamespace(gpus=None), served(8, 10.0)))
     assert [(each.flags, each.gain) for each in found] == [("fp8", "5 GPUs suffice, not 8")]
     assert most == [7, 4]
+
+
+def in_format(flags: str, request_s: float, gpus: int = 8) -> smaller_servers.SmallerServers:
+    """Servers in a format with the time of a request."""
+    made_up: Any = SimpleNamespace(at_its_batch=lambda question: "point", **vars(served(gpus, request_s)))
+    nothing: Any = None
+    return smaller_servers.SmallerServers(flags, nothing, nothing, made_up, "")
+
+
+@pytest.mark.parametrize(
+    ("both_s", "named"), [(7.5, ["fp8", "int4 kv", "kv"]), (7.7, ["fp8", "kv"])], ids=["sooner", "alike"]
+)
+def test_smaller_weights_with_a_smaller_cache_must_be_sooner_than_with_the_cache_alone(both_s, named) -> None:
+    """With the cache alone a request takes 8 s. Weights without this cache are an answer of their own."""
+    smaller = [in_format("fp8", 9.0), in_format("int4 kv", both_s)]
+    beside = smaller_servers.beside_cache(smaller, in_format("kv", 8.0))
+    assert [each.flags for each in beside] == named
+
+
+@pytest.mark.parametrize(
+    ("gpus", "gain"), [(4, 2.0), (8, 1.25)], ids=["half of the GPUs", "on as many GPUs, the time"]
+)
+def test_the_gain_of_a_format_is_in_gpus_or_on_as_many_in_time(monkeypatch, gpus, gain) -> None:
+    monkeypatch.setattr(smaller_servers, "change_of", lambda flags, question, point, gain, share: gain)
+    monkeypatch.setattr(smaller_servers, "decoding_share", lambda served, question: 1.0)
+    assert in_format("fp8", 8.0, gpus).change(served(8, 10.0)) == gain
