@@ -187,9 +187,11 @@ def test_commands_that_convert_a_head_are_said_to_be_untested_beside_an_alternat
 def test_a_model_that_no_node_holds_gets_the_fewest_nodes() -> None:
     """Kimi-K2 in FP8 does not fit on 8 H100. On 16 it does, beside the caches of two attention groups."""
     load = {"request_rate": 2, "input_len": 4096, "output_len": 500}
-    p = advise("kimi-k2", "h100", **load).chosen
+    answer = advise("kimi-k2", "h100", **load)
+    p = answer.chosen
     assert (p.gpus, p.layout) == (16, "TP 8 DP 2 EP 16")
-    alone = traffic("kimi-k2", "h100", tp=16, dp=2, ep=16, draft="eagle3", **load)
+    seats = int(answer.traffic_command.rpartition("--max-num-seqs ")[2].split()[0])
+    alone = traffic("kimi-k2", "h100", tp=16, dp=2, ep=16, draft="eagle3", max_num_seqs=seats, **load)
     row = next(row for row in alone.rows if row.gamma == p.gamma)
     assert p.tpot_s == pytest.approx(row.tpot_s.mean)
 

@@ -107,6 +107,6 @@ def test_a_what_if_about_several_macs_says_what_the_other_one_runs(
 ) -> None:
     asked = "whatif -m qwen3-8b --hardware m4-max --layer-split 2 -b 1 -c 8k --gamma 0"
     out = run(capsys, *asked.split())
-    assert " -sm layer --rpc HOST1:50052 " in out
+    assert " -sm layer --rpc HOST1:50052\n" in out
     remark = "HOST1 stands for the address of the other machine, which runs `rpc-server "
     assert remark in " ".join(out.split())

@@ -175,8 +175,8 @@ def test_a_layout_with_earlier_first_tokens_is_named(capsys) -> None:
 
 
 def test_a_layout_whose_requests_wait_for_a_seat_is_named_in_the_reason(capsys) -> None:
-    """Two servers have room for 20 of 32 requests each, which end sooner and begin after half a minute."""
-    command = "advise -m kimi-k2.5 --hardware 8xb200 --clients 64 --input-len 16k --output-len 800"
+    """Two servers have room for some of 32 requests each, which end sooner and begin much later."""
+    command = "advise -m kimi-k2.5 --hardware 8xb200 --clients 64 --input-len 16k --output-len 950"
     text = " ".join(run(capsys, *shlex.split(command)).split())
     waits = r"\(2 x TP 2 DP 2 takes \d+% less time, but its requests wait \d+ s for the first token\)"
     assert re.search(waits, text)
